@@ -1,0 +1,87 @@
+"""What every engine takes and what every engine returns.
+
+An engine is a function
+
+    simulate(policy, arms, *, seed, first_instance, horizon, checkpoints, dtype="float32", device="cpu",
+             record=False, progress=None) -> Block
+
+that plays `policy` on every instance of `arms` for `horizon` steps. Instance j of the block is the global
+instance `first_instance + j`; its history depends on (seed, first_instance + j), the arms and the policy alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+RewardKind = Literal["bernoulli", "gaussian", "table"]
+Progress = Callable[[int], None]
+"""Called now and then with the number of instance-steps finished since the last call; may raise to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArmTable:
+    """The arms of one block of instances, as numbers.
+
+    Attributes:
+        kind: how a reward follows from the step's uniform. `bernoulli`: 1 if w < ceil(mean * 2^24), with w the
+            24-bit word, which is u < mean exactly. `gaussian`: mean + sigma * Phi^-1((w + 1/2) 2^-24).
+            `table`: the arm's sorted observations, `values[offsets[k] + (((2 w + 1) * size_k) >> 25)]`.
+        means: true means, float64 [arms, instances], or [arms, 1] when all instances share them.
+        sigma: standard deviation of a Gaussian reward; for a table, the pooled within-arm one.
+        values: float64 [rows], sorted within each arm; empty unless `kind` is `table`.
+        offsets: int64 [arms + 1] into `values`; empty unless `kind` is `table`.
+        binary: every reward is 0 or 1.
+        instances: how many instances the block has.
+    """
+
+    kind: RewardKind
+    means: NDArray[np.float64]
+    sigma: float
+    values: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    binary: bool
+    instances: int
+
+    @property
+    def arms(self) -> int:
+        """Number of arms K."""
+        return int(self.means.shape[0])
+
+    def gaps(self) -> NDArray[np.float64]:
+        """Gaps mu* - mu_k of every instance, float64 [arms, instances or 1]; optimal arms have gap 0."""
+        return self.means.max(axis=0, keepdims=True) - self.means
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one policy did on one block of instances; C checkpoints, K arms, n instances, T steps.
+
+    Attributes:
+        regret: pseudo-regret sum_k n_k (mu* - mu_k) after each checkpoint's plays, float64 [C, n].
+        optimal: the pull at the checkpoint's step was an optimal arm, bool [C, n].
+        late_optimal: pulls of optimal arms in the last tenth of the horizon, int64 [n].
+        pulls: pulls per arm at the horizon, int64 [K, n].
+        reward_sums: reward sums per arm at the horizon, float64 [K, n].
+        actions: every pull, int16 [T, n]; None unless `record`.
+        rewards: every reward, float64 [T, n]; None unless `record`.
+    """
+
+    regret: NDArray[np.float64]
+    optimal: NDArray[np.bool_]
+    late_optimal: NDArray[np.int64]
+    pulls: NDArray[np.int64]
+    reward_sums: NDArray[np.float64]
+    actions: NDArray[np.int16] | None = None
+    rewards: NDArray[np.float64] | None = None
+
+
+def late_start(horizon: int) -> int:
+    """First step (counting from 0) of the last tenth of the horizon: T - max(1, T // 10)."""
+    return horizon - max(1, horizon // 10)
+
+
+class EngineError(ValueError):
+    """An engine was asked for something it cannot run; the message names one that can."""

@@ -1,0 +1,39 @@
+"""How should a vector of scores become a decision?
+
+`stau_rl` swaps that one step (softmax, s^tau, escort, ...) in bandits, reinforcement learning and
+attention, and measures what it changes. Public names load on first use, so `import stau_rl` is light.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "run_regret": "stau_rl.regret",
+    "RegretResult": "stau_rl.result",
+    "tau_star": "stau_rl.calibration",
+    "match_sharpness": "stau_rl.calibration",
+    "softmax_to_s_tau": "stau_rl.calibration",
+    "s_tau_to_softmax": "stau_rl.calibration",
+    "parse_head": "stau_rl.heads",
+    "parse_policy": "stau_rl.agents",
+    "parse_arms": "stau_rl.envs",
+}
+_ROOMS = ("agents", "calibration", "envs", "heads", "kernels", "plotting", "statistics")
+
+__all__ = ["__version__", *_LAZY, *_ROOMS]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module behind a public name when the name is first asked for (PEP 562)."""
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
+    if name in _ROOMS:
+        return import_module(f"stau_rl.{name}")
+    raise AttributeError(f"module 'stau_rl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return sorted(__all__)
