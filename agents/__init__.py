@@ -1,0 +1,1 @@
+"""Bandit policies; one file each."""

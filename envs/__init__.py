@@ -1,0 +1,1 @@
+"""Reward processes of the bandit benchmark; one file each."""

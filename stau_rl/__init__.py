@@ -22,7 +22,7 @@ _LAZY = {
 }
 _ROOMS = ("agents", "calibration", "envs", "heads", "kernels", "plotting", "statistics")
 
-__all__ = ["__version__", *_LAZY, *_ROOMS]  # noqa: PLE0604
+__all__ = ["__version__", *_LAZY, *_ROOMS]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,39 @@
+"""Escort: f(s) = |s|^p."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from stau_rl.heads.base import Head, require_finite
+
+
+@dataclass(frozen=True, slots=True)
+class Escort(Head):
+    """The escort transform: weights proportional to |s|^p; an all-zero row is uniform.
+
+    The gradient at a score of exactly 0 is 0. Scores of -inf are refused, as their |s|^p is infinite.
+
+    Source: Mei, Xiao, Dai, Li, Szepesvari, Schuurmans, "Escaping the gravitational pull of softmax", NeurIPS 2020.
+
+    Attributes:
+        p: exponent, > 0.
+    """
+
+    name: ClassVar[str] = "escort"
+    formula: ClassVar[str] = "|s|^p"
+    source: ClassVar[str] = "Mei et al. 2020"
+    smooth_at_zero: ClassVar[bool] = False
+    sharpness: ClassVar[str | None] = "p"
+
+    p: float = field(default=2.0, metadata={"show": True})
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        require_finite("escort", "p", self.p, low=0.0, strict=True)
+
+    def log_f(self, scores: Tensor) -> Tensor:
+        """Return p log |s|, -inf at 0."""
+        zero = scores == 0
+        return torch.where(zero, -torch.inf, self.p * torch.where(zero, 1.0, scores).abs().log())

@@ -1,0 +1,118 @@
+"""The L1 normalisation that every simplex head shares, in log space, with exact masks."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores") -> None:
+    """Refuse NaN and +inf scores outside the mask.
+
+    Skipped inside `torch.compile`, where a data-dependent error would break the graph.
+
+    Args:
+        scores: floating-point tensor of any shape.
+        mask: boolean tensor that broadcasts against `scores`, True where a score counts; or None.
+        what: the argument's name, for messages.
+
+    Raises:
+        ValueError: naming the argument and the share of bad entries, or a wrong dtype.
+    """
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"{what} must be a floating-point torch tensor, got {kind}")
+    if mask is not None and (not isinstance(mask, Tensor) or mask.dtype != torch.bool):
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise ValueError(f"mask must be a boolean torch tensor (True: the entry counts), got {kind}")
+    if torch.compiler.is_compiling():
+        return
+    bad = torch.isnan(scores) | torch.isposinf(scores)
+    if mask is not None:
+        bad = bad & mask
+    if bad.numel() and bool(bad.any()):
+        share = float(bad.float().mean())
+        raise ValueError(f"{what} must not be NaN or +inf where unmasked: {share:.3g} of the entries are")
+
+
+def prepare(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Bring scores to float32 or float64 and put zeros under the mask, so that nothing there can leak.
+
+    Args:
+        scores: floating-point tensor.
+        mask: boolean tensor that broadcasts against `scores`, or None.
+
+    Returns:
+        The working scores (float64 stays, every other dtype becomes float32) and the mask in their shape.
+    """
+    working = scores if scores.dtype == torch.float64 else scores.float()
+    if mask is None:
+        return working, None
+    working, mask = torch.broadcast_tensors(working, mask)
+    return torch.where(mask, working, 0.0), mask
+
+
+class _NormaliseLog(torch.autograd.Function):
+    """log f - logsumexp(log f) over the unmasked entries of a row."""
+
+    @staticmethod
+    def forward(ctx: Any, log_f: Tensor, dim: int, mask: Tensor | None) -> Tensor:
+        out, dead = normalise_log_forward(log_f, dim, mask)
+        ctx.dim, ctx.mask, ctx.dead = dim, mask, dead
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (out,) = ctx.saved_tensors
+        return normalise_log_backward(grad, out, ctx.dim, ctx.mask, ctx.dead), None, None
+
+
+def normalise_log_forward(log_f: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Log-weights of each row, and which rows are dead (no unmasked entry with f > 0).
+
+    A dead row is uniform over its unmasked entries; a row without any is -inf throughout (all weights 0).
+    """
+    zero = log_f.new_zeros(())
+    if mask is not None:
+        log_f = torch.where(mask, log_f, -torch.inf)
+    peak, where = log_f.max(dim, keepdim=True)
+    dead = torch.isneginf(peak)
+    flat = zero if mask is None else torch.where(mask, zero, -torch.inf)
+    log_f = torch.where(dead, flat, log_f - torch.where(dead, zero, peak))
+    # One peak is left out of the sum: log1p of the rest keeps log w of a dominant entry relatively accurate.
+    rest = log_f.exp().scatter(dim, where, 0.0).sum(dim, keepdim=True)
+    at_peak = log_f.gather(dim, where)
+    log_sum = torch.where(torch.isneginf(at_peak), rest.log(), torch.log1p(rest))
+    return log_f - torch.where(torch.isneginf(log_sum), zero, log_sum), dead
+
+
+def normalise_log_backward(grad: Tensor, out: Tensor, dim: int, mask: Tensor | None, dead: Tensor) -> Tensor:
+    """Gradient with respect to log f: g - w sum(g), exactly 0 under the mask and on dead rows.
+
+    Where w > 1/2 it is written (g - sum(g)) + (1 - w) sum(g), with 1 - w = -expm1(log w): the log-likelihood of an
+    entry whose weight is nearly 1 has a gradient of order 1 - w, which the plain form rounds away.
+    """
+    if mask is not None:
+        grad = torch.where(mask, grad, 0.0)
+    total = grad.sum(dim, keepdim=True)
+    weight = out.exp()
+    grad = torch.where(weight > 0.5, (grad - total) - total * torch.expm1(out), grad - weight * total)
+    return torch.where(dead, 0.0, grad)
+
+
+def normalise_log(log_f: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+    """Log-weights log f - logsumexp(log f) along `dim`.
+
+    Args:
+        log_f: logarithms of the non-negative map, float32 or float64, any shape; -inf is f = 0.
+        dim: the axis of the entries.
+        mask: boolean tensor of the same shape, True where an entry counts.
+
+    Returns:
+        A tensor of the same shape: -inf under the mask and where f = 0. A row without f > 0 is uniform over its
+        unmasked entries; a fully masked row is -inf throughout. Gradients are finite everywhere.
+    """
+    if log_f.shape[dim] == 0:
+        return log_f
+    return _NormaliseLog.apply(log_f, dim, mask)
