@@ -1,1 +1,55 @@
-"""Bandit policies; one file each."""
+"""Bandit policies; one file each, named by this registry.
+
+A policy is `score | head`, such as `centred_ucb(c=1) | s_tau(tau=5)`, or a name, such as `thompson`.
+"""
+
+from stau_rl.agents.gradient_bandit import GradientBandit
+from stau_rl.agents.greedy import EpsGreedy, Greedy
+from stau_rl.agents.pipe import Pipe
+from stau_rl.agents.policy import Policy
+from stau_rl.agents.scores import SCORES, CentredUcb, Mean, Score, Ucb
+from stau_rl.agents.thompson import Thompson
+from stau_rl.agents.ucb1 import Ucb1
+from stau_rl.agents.uniform_random import Random
+from stau_rl.heads import HEADS
+from stau_rl.heads.text import Registry, SpecError, parse_pipe
+
+POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, GradientBandit)
+
+
+def parse_policy(text: str) -> Policy:
+    """Read a policy from text such as `centred_ucb(c=1) | s_tau(tau=5)` or `eps_greedy(eps=0.1)`.
+
+    Raises:
+        SpecError: saying which part is wrong and what would be accepted.
+    """
+    calls = parse_pipe(text, "policy")
+    if len(calls) == 2:
+        return Pipe(SCORES.build(calls[0]), HEADS.build(calls[1]))
+    if len(calls) > 2:
+        raise SpecError(f"policy {text!r}: expected one name or score | head, got a pipe of {len(calls)}")
+    name = calls[0].name
+    if name in SCORES and name not in POLICIES:
+        raise SpecError(f"policy {text!r} is a score alone; add a head, as in '{name} | softmax(beta=1)'")
+    if name in HEADS and name not in POLICIES:
+        raise SpecError(f"policy {text!r} is a head alone; put a score before it, as in 'centred_ucb | {name}'")
+    return POLICIES.build(calls[0])
+
+
+__all__ = [
+    "POLICIES",
+    "SCORES",
+    "CentredUcb",
+    "EpsGreedy",
+    "GradientBandit",
+    "Greedy",
+    "Mean",
+    "Pipe",
+    "Policy",
+    "Random",
+    "Score",
+    "Thompson",
+    "Ucb",
+    "Ucb1",
+    "parse_policy",
+]

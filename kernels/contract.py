@@ -83,5 +83,13 @@ def late_start(horizon: int) -> int:
     return horizon - max(1, horizon // 10)
 
 
+def noise_precision(sigma: float | None, arms: ArmTable) -> float:
+    """1 / sigma^2 of one reward for a Gaussian posterior; a given sigma wins over the arms' own.
+
+    Noiseless arms (sigma 0) count as sigma = 1e-6, so that one observation all but settles a mean.
+    """
+    return max(arms.sigma if sigma is None else sigma, 1e-6) ** -2
+
+
 class EngineError(ValueError):
     """An engine was asked for something it cannot run; the message names one that can."""

@@ -1,4 +1,4 @@
-"""Philox4x32-10, the counter-based generator behind every random draw, on numpy arrays.
+"""Philox4x32-10, the counter-based generator behind every random draw, on numpy arrays and torch tensors alike.
 
 Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011; known answers from
 the Random123 distribution. The word table (which counter serves which purpose) is below.
@@ -14,8 +14,9 @@ Key = (seed low, seed high); counter = (instance low, instance high, index, stre
 | PRIVATE = 16 + k + 1024 j | t | the policy's private draw for arm k, attempt j |
 """
 
+from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 ACTION_REWARD, ARM_MEAN, DYNAMICS, SECOND, PRIVATE = 0, 1, 2, 3, 16
 MAX_ARMS = 1024
@@ -23,42 +24,44 @@ MAX_ARMS = 1024
 MULTIPLIER_0, MULTIPLIER_1 = 0xD2511F53, 0xCD9E8D57
 WEYL_0, WEYL_1 = 0x9E3779B9, 0xBB67AE85
 ROUNDS = 10
-_LOW = np.uint64(0xFFFFFFFF)
-_HALF = np.uint64(32)
+LOW = 0xFFFFFFFF
 
 
-def philox4x32(
-    counter: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike], key: tuple[int, int]
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+def philox4x32(counter: tuple[Any, Any, Any, Any], key: tuple[int, int]) -> tuple[Any, Any, Any, Any]:
     """Ten Philox rounds on four 32-bit counter words and two 32-bit key words.
 
     Args:
-        counter: four arrays of 32-bit words, broadcast against each other.
+        counter: four int64 arrays holding 32-bit words, all numpy or all torch, broadcast against each other.
         key: two 32-bit words.
 
     Returns:
-        Four uint32 arrays of the broadcast shape.
+        Four int64 arrays holding 32-bit words, of the broadcast shape.
     """
-    c0, c1, c2, c3 = np.broadcast_arrays(*(np.asarray(word, dtype=np.uint64) for word in counter))
-    k0, k1 = int(key[0]), int(key[1])
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
     for _ in range(ROUNDS):
-        product_0 = c0 * np.uint64(MULTIPLIER_0)
-        product_1 = c2 * np.uint64(MULTIPLIER_1)
-        c0, c1, c2, c3 = (
-            (product_1 >> _HALF) ^ c1 ^ np.uint64(k0),
-            product_1 & _LOW,
-            (product_0 >> _HALF) ^ c3 ^ np.uint64(k1),
-            product_0 & _LOW,
-        )
-        k0, k1 = (k0 + WEYL_0) & 0xFFFFFFFF, (k1 + WEYL_1) & 0xFFFFFFFF
-    return c0.astype(np.uint32), c1.astype(np.uint32), c2.astype(np.uint32), c3.astype(np.uint32)
+        # The product wraps in a signed 64-bit integer; shift and mask still give the unsigned halves.
+        product_0, product_1 = c0 * MULTIPLIER_0, c2 * MULTIPLIER_1
+        c0, c2 = (product_1 >> 32) & LOW ^ c1 ^ k0, (product_0 >> 32) & LOW ^ c3 ^ k1
+        c1, c3 = product_1 & LOW, product_0 & LOW
+        k0, k1 = (k0 + WEYL_0) & LOW, (k1 + WEYL_1) & LOW
+    return c0, c1, c2, c3
 
 
-def words(seed: int, instances: NDArray[np.int64], index: ArrayLike, stream: ArrayLike) -> NDArray[np.uint32]:
-    """The four words of a draw, uint32 [4, ...], for global instance numbers int64 [...]."""
-    instance = np.asarray(instances, dtype=np.uint64)
-    counter = (instance & _LOW, instance >> _HALF, index, stream)
-    return np.stack(philox4x32(counter, split_seed(seed)))
+def words(seed: int, instances: Any, index: Any, stream: Any) -> tuple[Any, Any, Any, Any]:
+    """The four words of a draw.
+
+    Args:
+        seed: in [0, 2^64).
+        instances: global instance numbers, int64 array (numpy or torch).
+        index: the counter's third word, an integer or int64 array that broadcasts against `instances`.
+        stream: the counter's fourth word, likewise.
+
+    Returns:
+        Four int64 arrays holding 32-bit words.
+    """
+    zero = instances * 0
+    return philox4x32((instances & LOW, instances >> 32, zero + index, zero + stream), split_seed(seed))
 
 
 def split_seed(seed: int) -> tuple[int, int]:
@@ -68,11 +71,15 @@ def split_seed(seed: int) -> tuple[int, int]:
     return int(seed) & 0xFFFFFFFF, int(seed) >> 32
 
 
-def closed_uniform(word: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """u = (word >> 8) 2^-24 in [0, 1), for comparisons."""
-    return (word >> np.uint32(8)).astype(np.float64) * 2.0**-24
+def closed_uniform(word: Any) -> Any:
+    """u = (word >> 8) 2^-24 in [0, 1), for comparisons; float64."""
+    return _float64(word >> 8) * 2.0**-24
 
 
-def open_uniform(word: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """u = ((word >> 8) + 1/2) 2^-24 in (0, 1), where a logarithm or a quantile is taken."""
-    return ((word >> np.uint32(8)).astype(np.float64) + 0.5) * 2.0**-24
+def open_uniform(word: Any) -> Any:
+    """u = ((word >> 8) + 1/2) 2^-24 in (0, 1), where a logarithm or a quantile is taken; float64."""
+    return (_float64(word >> 8) + 0.5) * 2.0**-24
+
+
+def _float64(values: Any) -> Any:
+    return values.astype(np.float64) if isinstance(values, np.ndarray) else values.double()

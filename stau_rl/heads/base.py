@@ -71,9 +71,14 @@ class Head:
         """
         if not self.smooth_at_zero:
             raise ValueError(f"{self.name} is not smooth at score 0, so it has no slope there; match the entropy")
-        zero = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-        (slope,) = torch.autograd.grad(self.log_f(zero).sum(), zero)
-        return float(slope)
+        return float(self.slope(torch.zeros(1, dtype=torch.float64)))
+
+    def slope(self, scores: Tensor) -> Tensor:
+        """Slope d log f / ds at each score, in the shape and dtype of `scores` (float32 or float64)."""
+        with torch.enable_grad():
+            scores = scores.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.log_f(scores).sum(), scores)
+        return slope
 
     def __str__(self) -> str:
         """Text of the head, which parses back to it."""

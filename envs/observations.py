@@ -1,0 +1,103 @@
+"""Reading a long table of real observations, with errors that name the row and the column."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARQUET = (".parquet", ".pq")
+
+
+def read_observations(
+    file: str, arm: str, reward: str
+) -> tuple[tuple[str, ...], NDArray[np.float64], NDArray[np.int64]]:
+    """Read two columns of a CSV or Parquet file.
+
+    Args:
+        file: the path; `.parquet` and `.pq` are read as Parquet, everything else as CSV.
+        arm: the column that names the arm.
+        reward: the column that holds the reward.
+
+    Returns:
+        Labels of the K arms; rewards sorted within each arm, float64 [rows]; offsets int64 [K + 1] into them.
+
+    Raises:
+        ValueError: as `EmpiricalArms` documents.
+    """
+    if arm == reward:
+        raise ValueError(f"the arm and the reward must be two columns, got {arm!r} for both")
+    table = _read(file, arm, reward)
+    if not len(table):
+        raise ValueError(f"rewards file {file!r} has no rows")
+    rewards = _numbers(table[reward], file, reward)
+    codes, labels = _arms(table[arm], file, arm)
+    order = np.lexsort((rewards, codes))
+    offsets = np.searchsorted(codes[order], np.arange(len(labels) + 1)).astype(np.int64)
+    return labels, rewards[order] + 0.0, offsets
+
+
+def _read(file: str, arm: str, reward: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(f"rewards file {file!r} does not exist" if not path.exists() else f"{file!r} is not a file")
+    parquet = path.suffix.lower() in PARQUET
+    try:
+        if parquet:
+            import pyarrow.parquet
+
+            columns = list(pyarrow.parquet.read_schema(path).names)
+        else:
+            columns = list(pd.read_csv(path, nrows=0).columns)
+        for column in (arm, reward):
+            if column not in columns:
+                raise ValueError(f"rewards file {file!r} has no column {column!r}; it has {', '.join(columns)}")
+        if parquet:
+            return pd.read_parquet(path, columns=[arm, reward])
+        return pd.read_csv(path, usecols=[arm, reward], dtype=str, keep_default_na=False)
+    except pd.errors.EmptyDataError:
+        raise ValueError(f"rewards file {file!r} is empty") from None
+    except (OSError, pd.errors.ParserError, UnicodeDecodeError, ImportError) as error:
+        raise ValueError(f"cannot read rewards file {file!r}: {str(error).splitlines()[0]}") from None
+    except Exception as error:
+        if type(error).__module__.startswith("pyarrow"):
+            raise ValueError(f"cannot read rewards file {file!r}: {str(error).splitlines()[0]}") from None
+        raise
+
+
+def _numbers(column: "pd.Series", file: str, name: str) -> NDArray[np.float64]:
+    import pandas as pd
+
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        row = int(bad[0])
+        value = column.iloc[row]
+        raise ValueError(
+            f"row {row + 1} of column {name!r} in {file!r} must be a finite number, got {value!r}"
+            + (f" (and {len(bad) - 1} more such rows)" if len(bad) > 1 else "")
+        )
+    return numbers
+
+
+def _arms(column: "pd.Series", file: str, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    import pandas as pd
+
+    nameless = np.flatnonzero((column.isna() | (column.astype(str).str.strip() == "")).to_numpy(dtype=bool))
+    if len(nameless):
+        raise ValueError(f"row {int(nameless[0]) + 1} of column {name!r} in {file!r} names no arm")
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        unused = [label for label in column.cat.categories if not (column == label).any()]
+        if len(unused):
+            raise ValueError(f"arm {unused[0]!r} of column {name!r} in {file!r} has no rows")
+    codes, uniques = pd.factorize(column.astype(str))
+    as_numbers = pd.to_numeric(pd.Series(uniques), errors="coerce")
+    order = np.argsort(np.asarray(uniques) if as_numbers.isna().any() else as_numbers.to_numpy(), kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[codes], tuple(str(uniques[index]) for index in order)
