@@ -1,0 +1,125 @@
+"""The engines by name, what each can run, and the choice among them.
+
+| engine | what it is |
+|---|---|
+| `numba` | compiled loop over SIMD lanes and threads, float32 scores with exact sums; the default on a CPU |
+| `torch` | reference, one step at a time, float64 or float32, any device; runs every policy |
+
+Nothing falls back silently: `auto` writes down what it chose, and an engine asked for by name either runs the policy
+or says why not and names one that can.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from stau_rl.kernels.contract import ArmTable, EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One engine.
+
+    Attributes:
+        name: its name.
+        module: where its `simulate` lives.
+        dtypes: floating-point types of the scores, the default first.
+        cuda: it can run on a CUDA device.
+        cpu: it can run on a CPU.
+    """
+
+    name: str
+    module: str
+    dtypes: tuple[str, ...]
+    cpu: bool
+    cuda: bool
+
+    def simulate(self, *args: Any, **kwargs: Any) -> Any:
+        """Play one block; see `stau_rl.kernels.contract`."""
+        return import_module(self.module).simulate(*args, **kwargs)
+
+    def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
+        """Raise an EngineError if this engine cannot run `policy`; the message names one that can."""
+        if self.name == "numba":
+            import_module("stau_rl.kernels.numba_plan").make_plan(policy.lowered(), arms, horizon)
+
+
+ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine("numba", "stau_rl.kernels.numba_loop", ("float32",), cpu=True, cuda=False),
+        Engine("torch", "stau_rl.kernels.torch_loop", ("float64", "float32"), cpu=True, cuda=True),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An engine, the device it runs on and the type of its scores."""
+
+    engine: Engine
+    device: str
+    dtype: str
+
+    def __str__(self) -> str:
+        """Text for tables and spec files."""
+        return f"{self.engine.name} {self.device} {self.dtype}"
+
+
+def choose_engine(
+    policy: Any, arms: ArmTable, horizon: int, engine: str = "auto", device: str = "auto", dtype: str = "auto"
+) -> Choice:
+    """Pick the engine for one policy.
+
+    Args:
+        policy: the policy.
+        arms: any block of the arms.
+        horizon: number of steps.
+        engine: a name in `ENGINES`, or `auto`: the first that runs the policy on the device.
+        device: `cpu`, `cuda`, `cuda:1`, ... or `auto`, which is `cpu` for the engines there are so far.
+        dtype: `float32`, `float64` or `auto`, the engine's own.
+
+    Raises:
+        ValueError: an unknown engine, device or dtype, or a device that is not there.
+        EngineError: the engine named cannot run this policy, on this device or in this type.
+    """
+    if engine != "auto" and engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; known: auto, {', '.join(ENGINES)}")
+    if dtype not in ("auto", "float32", "float64"):
+        raise ValueError(f"unknown dtype {dtype!r}; known: auto, float32, float64")
+    place = _check_device(device)
+    if engine != "auto":
+        return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
+    reasons = []
+    for candidate in ENGINES.values():
+        try:
+            return _try(candidate, policy, arms, horizon, place, dtype)
+        except EngineError as error:
+            reasons.append(str(error))
+    raise EngineError("; ".join(reasons))
+
+
+def _try(engine: Engine, policy: Any, arms: ArmTable, horizon: int, place: str, dtype: str) -> Choice:
+    kind = place.split(":")[0]
+    if not (engine.cuda if kind == "cuda" else engine.cpu):
+        able = [other.name for other in ENGINES.values() if (other.cuda if kind == "cuda" else other.cpu)]
+        raise EngineError(f"engine {engine.name!r} does not run on device {place!r}; {', '.join(able)} does")
+    if dtype != "auto" and dtype not in engine.dtypes:
+        able = [other.name for other in ENGINES.values() if dtype in other.dtypes]
+        raise EngineError(f"engine {engine.name!r} has no {dtype} scores; {', '.join(able)} has")
+    engine.check(policy, arms, horizon)
+    return Choice(engine, place, engine.dtypes[0] if dtype == "auto" else dtype)
+
+
+def _check_device(device: str) -> str:
+    if device in ("auto", "cpu"):
+        return "cpu"
+    kind, _, index = device.partition(":")
+    if kind != "cuda" or (index and not index.isdecimal()):
+        raise ValueError(f"unknown device {device!r}; known: auto, cpu, cuda, cuda:N")
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(index or 0) >= count:
+        raise ValueError(f"device {device!r} is not there: torch sees {count} CUDA devices; use cpu")
+    return device

@@ -1,0 +1,30 @@
+"""The command `stau-rl`."""
+
+import sys
+from collections.abc import Sequence
+
+MISUSE, STOPPED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; exit code 2 and one line on standard error for a user's mistake."""
+    import tyro
+
+    from stau_rl.cli_heads import Calibrate, Heads
+    from stau_rl.cli_regret import Regret
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    command = tyro.extras.subcommand_cli_from_dict(
+        {"regret": Regret, "heads": Heads, "calibrate": Calibrate},
+        prog="stau-rl",
+        description="How should a vector of scores become a decision? Swap that step and measure what changes.",
+        args=arguments,
+    )
+    try:
+        command.run()
+    except KeyboardInterrupt:
+        print(f"stopped{command.after_stop}", file=sys.stderr)
+        sys.exit(STOPPED)
+    except ValueError as error:
+        print(f"stau-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(MISUSE)

@@ -1,0 +1,99 @@
+"""`stau-rl heads` and `stau-rl calibrate`: heads on scores typed by hand."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Heads:
+    """List the heads, or show what weights each gives to some scores.
+
+    Example: stau-rl heads --scores "0.3,-1.2,2.0,0"
+    """
+
+    scores: str | None = None
+    """Scores, separated by commas. Write --scores=-1,2 if the first is negative."""
+
+    after_stop = ""
+
+    def run(self) -> None:
+        """Print the registry, or the weights."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from stau_rl.heads import HEADS
+
+        table = Table()
+        if self.scores is None:
+            for column in ("head", "f(s), weights are f(s) / sum f(s)", "sharpened by", "source"):
+                table.add_column(column, overflow="fold")
+            for head in HEADS.values():
+                table.add_row(str(head()), head.formula, head.sharpness or "-", head.source)
+        else:
+            scores = parse_scores(self.scores)
+            for column in ("head", *(f"{score:g}" for score in scores.tolist()), "entropy"):
+                table.add_column(column, justify="left" if column == "head" else "right")
+            for name in HEADS:
+                head = HEADS[name]()
+                try:
+                    weights = head.weights(scores)
+                except ValueError as error:
+                    table.add_row(str(head), str(error))
+                    continue
+                entropy = float(-(weights * weights.clamp(min=1e-300).log()).sum())
+                table.add_row(str(head), *(f"{weight:.4g}" for weight in weights.tolist()), f"{entropy + 0.0:.4g}")
+        Console().print(table)
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Find the exponent tau at which s^tau is closest to softmax on given scores, in both senses.
+
+    Example: stau-rl calibrate --scores "0.3,-1.2,2.0,0"
+    """
+
+    scores: str
+    """Scores, separated by commas. Write --scores=-1,2 if the first is negative."""
+    eps: float = 1e-8
+    """Floor of the map softplus(s) + eps."""
+
+    after_stop = ""
+
+    def run(self) -> None:
+        """Print both tau* and the divergence each leaves."""
+        from rich.console import Console
+        from rich.table import Table
+
+        from stau_rl.calibration import tau_star
+
+        found = tau_star(parse_scores(self.scores), eps=self.eps)
+        table = Table(title="s^tau closest to softmax(beta=1)", title_justify="left")
+        for column in ("tau*", "value", "KL(softmax || s^tau), nats"):
+            table.add_column(column, justify="left" if column == "tau*" else "right")
+        table.add_row(
+            "closed form Cov(s, log phi) / Var(log phi)",
+            f"{float(found.closed_form):.6g}",
+            f"{float(found.kl_closed_form):.4g}",
+        )
+        table.add_row("least divergence (Newton)", f"{float(found.newton):.6g}", f"{float(found.kl_newton):.4g}")
+        Console().print(table)
+
+
+def parse_scores(text: str) -> "Tensor":
+    """Read comma-separated finite numbers as a float64 tensor; a ValueError names the one that is not."""
+    import torch
+
+    values = []
+    for part in text.strip().strip("[]").split(","):
+        try:
+            value = float(part)
+        except ValueError:
+            raise ValueError(f"--scores must be numbers separated by commas, got {part.strip()!r}") from None
+        if not math.isfinite(value):
+            raise ValueError(f"--scores must be finite, got {part.strip()!r}")
+        values.append(value)
+    return torch.tensor(values, dtype=torch.float64)

@@ -1,0 +1,117 @@
+"""`stau-rl regret`: the bandit benchmark."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+HEADLINE_POLICIES = (
+    "centred_ucb | softmax(beta=1)",
+    "centred_ucb | s_tau(tau=5)",
+    "centred_ucb | softmax(beta=3.607)",
+    "centred_ucb | softmax(beta=64)",
+    "centred_ucb | s_tau(tau=88.7)",
+    "ucb | s_tau(tau=5)",
+    "random",
+    "ucb1",
+    "thompson",
+)
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Play bandit policies on the same arms with the same luck and compare their cumulative regret.
+
+    Without arguments it runs the headline experiment: does s^tau have less regret than softmax on mean-centred UCB
+    scores, and what is left of it against a softmax that is equally sharp?
+
+    Example: stau-rl regret --arms "gaussian(k=10)" --policy "ucb1" --policy "ucb | softmax(beta=8)" --horizon 1000
+    """
+
+    arms: str = "bernoulli(k=10)"
+    """Arms: bernoulli(means=[.9,.8]), bernoulli(k=10), gaussian(means=[1,0], sigma=1), gaussian(k=10)."""
+    rewards: Path | None = None
+    """CSV or Parquet file of real observations, a row each; its arms replace --arms."""
+    arm: str | None = None
+    """With --rewards: the column that names the arm."""
+    reward: str | None = None
+    """With --rewards: the column that holds the reward."""
+    policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A policy, "score | head" or a name such as thompson; repeat it. Default: the headline's nine policies."""
+    horizon: int = 10_000
+    """Steps per instance."""
+    instances: int = 1_000
+    """Independent replicates."""
+    seed: int = 0
+    """Seed of every random draw, in [0, 2^64)."""
+    baseline: str | None = None
+    """Policy that differences are taken from. Default: the first."""
+    engine: str = "auto"
+    """numba (compiled, CPU), torch (reference, any device) or auto."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N or auto."""
+    out: Path | None = None
+    """Run directory to make. Default: runs/regret-DATE-TIME."""
+    resume: bool = False
+    """Continue the run in --out, or show it if it is finished."""
+
+    @property
+    def after_stop(self) -> str:
+        """What to say after Ctrl-C."""
+        return "; what is finished is kept: repeat the command with --resume to go on" if self.out else ""
+
+    def run(self) -> None:
+        """Run the benchmark, print the table and say where the files are."""
+        from rich.console import Console
+
+        from stau_rl.progress import progress_bar
+        from stau_rl.regret import run_regret
+        from stau_rl.report import render
+
+        started = time.perf_counter()
+        policies = list(self.policy or HEADLINE_POLICIES)
+        if self.resume and self.out is None:
+            raise ValueError("--resume needs --out DIR, the directory of the run to continue")
+        out = self.out or Path("runs") / time.strftime("regret-%Y%m%d-%H%M%S")
+        arms = self._arms()
+        console = Console()
+        with progress_bar(len(policies)) as report:
+            result = run_regret(
+                arms,
+                policies,
+                self.horizon,
+                self.instances,
+                self.seed,
+                baseline=self.baseline,
+                engine=self.engine,
+                device=self.device,
+                out=out,
+                resume=self.resume,
+                report=report,
+            )
+        spec = result.spec
+        if "means" in spec:
+            labels = zip(spec["arm_labels"], spec["means"], strict=True)
+            means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
+            console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
+        console.print(render(result))
+        engines = ", ".join(sorted(set(spec["engines"])))
+        console.print(
+            f"Engine: {engines}. Took {time.perf_counter() - started:.1f} s. Table, figure and data: {out}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+    def _arms(self) -> str:
+        from stau_rl.envs import EmpiricalArms
+
+        if self.rewards is None:
+            if self.arm is not None or self.reward is not None:
+                raise ValueError("--arm and --reward name columns of a file; give the file with --rewards FILE")
+            return self.arms
+        if self.arm is None or self.reward is None:
+            raise ValueError("--rewards FILE needs --arm COLUMN and --reward COLUMN")
+        return str(EmpiricalArms(str(self.rewards), self.arm, self.reward))

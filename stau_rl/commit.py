@@ -1,0 +1,23 @@
+"""Which commit the running code is from."""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def current_commit() -> str:
+    """Commit of the checkout this package runs from, with `-dirty` if files differ; `unknown` outside a checkout."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=20
+        ).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != folder.parent:
+            return "unknown"
+        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain") else "")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"

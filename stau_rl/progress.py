@@ -1,0 +1,30 @@
+"""A progress bar over the policies of a run."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+
+@contextmanager
+def progress_bar(policies: int) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar on standard error while the block runs.
+
+    Args:
+        policies: how many policies the run has.
+
+    Yields:
+        A function to call with a policy's text, what it has done and all it has to do.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling", total=policies)
+        seen: list[str] = []
+
+        def report(text: str, done: int, total: int) -> None:
+            if text not in seen:
+                seen.append(text)
+            bar.update(task, description=text, completed=len(seen) - 1 + done / total)
+
+        yield report
