@@ -40,15 +40,13 @@ def final_rows(result: RegretResult) -> pd.DataFrame:
         The columns of `RegretResult.summary()`, those of `compare()` against the baseline, and `matched` (text),
         `matched_percent`, `matched_percent_low`, `matched_percent_high`; nan where there is nothing to compare.
     """
-    last = result.spec["checkpoints"][-1]
-    rows = result.summary().query("step == @last").set_index("policy")
-    raw = result.compare().query("step == @last").set_index("policy")
-    rows = rows.join(raw.drop(columns=["step"]))
+    rows = _last(result, result.summary())
+    rows = rows.join(_last(result, result.compare()).drop(columns=["step"]))
     controls = matched_controls(result.policies)
     rows["matched"] = pd.Series(controls, dtype=object)
     percent = ["percent", "percent_low", "percent_high"]
     for control in set(controls.values()):
-        against = result.compare(control).query("step == @last").set_index("policy")
+        against = _last(result, result.compare(control))
         for text in (text for text, other in controls.items() if other == control):
             for column in percent:
                 rows.loc[text, f"matched_{column}"] = against.loc[text, column]
@@ -56,6 +54,10 @@ def final_rows(result: RegretResult) -> pd.DataFrame:
         if f"matched_{column}" not in rows:
             rows[f"matched_{column}"] = float("nan")
     return rows.reset_index()
+
+
+def _last(result: RegretResult, table: pd.DataFrame) -> pd.DataFrame:
+    return table[table["step"] == result.spec["checkpoints"][-1]].set_index("policy")
 
 
 def render(result: RegretResult) -> RenderableType:
@@ -112,7 +114,8 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         if base_head is not None and base_head.smooth_at_zero and (base_slope := base_head.slope_at_zero()) > 0:
             ratio = head.slope_at_zero() / base_slope
             yield f"  Its log-weights are {ratio:.3g} times as steep in the score at 0 as the baseline's."
-        yield f"  Against {row['matched']}, which is equally steep there, it has {_more_or_less(row, 'matched_percent')}."
+        matched = _more_or_less(row, "matched_percent")
+        yield f"  Against {row['matched']}, which is equally steep there, it has {matched}."
         if row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
             yield "  So its gain over the baseline is a sharper temperature, not the shape of the head."
     reference = [name for name in ("random", "ucb1") if name in by_policy.index]
