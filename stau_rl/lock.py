@@ -50,6 +50,15 @@ class DirectoryLock:
                 if self._descriptor is None:
                     os.close(descriptor)
 
+    def __enter__(self) -> "DirectoryLock":
+        """Take the lock."""
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release the lock."""
+        self.release()
+
     def release(self) -> None:
         """Give the lock back and remove its file; safe to call twice."""
         if self._descriptor is None:

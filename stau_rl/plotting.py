@@ -3,14 +3,17 @@
 Nothing here goes through pyplot: no backend is chosen, no window opens, nothing is registered globally.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from stau_rl.result import RegretResult
@@ -30,10 +33,10 @@ COLOURS = (
     "#AA4499",
     "#999933",
 )
-DASHES: tuple[str | tuple[int, tuple[int, ...]], ...] = ("-", (0, (6, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)))
+DASHES = ("-", (0, (6, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 BOUND_LABEL = "Lai–Robbins C ln t (asymptotic, not a bound at finite t)"
 
-SIZE = (9.0, 5.0)
+SIZE = (11.0, 5.0)
 
 
 def plot_regret(
@@ -75,24 +78,32 @@ def plot_regret(
     if ax is None:
         ax = Figure(figsize=SIZE, layout="constrained").add_subplot()
     table = result.summary()
+    floor = _floor(result, table.loc[table["policy"].isin(names), "regret"]) if scale == "log" else None
     for number, name in zip(numbers, names, strict=True):
         rows = table[table["policy"] == name]
         steps = rows["step"].to_numpy()
-        colour, dashes = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        ax.plot(steps, rows["regret"].to_numpy(), color=colour, linestyle=dashes, linewidth=1.8, label=name)
-        low, high = rows["regret_low"].to_numpy(), rows["regret_high"].to_numpy()
-        ax.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+        style: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": DASHES[number % len(DASHES)],
+        }
+        ax.plot(steps, _drawable(rows["regret"], floor), linewidth=1.8, label=name, **style)
+        # On a log scale, a band that reaches 0 goes down to the frame instead of ending early.
+        low = rows["regret_low"].clip(lower=floor).to_numpy()
+        high = _drawable(rows["regret_high"], floor)
+        ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
         if quantiles:
             for column in ("q05", "q95"):
-                ax.plot(steps, rows[column].to_numpy(), color=colour, linestyle=dashes, linewidth=0.7)
-    _draw_bound(ax, result)
+                ax.plot(steps, _drawable(rows[column], floor), linewidth=0.7, **style)
+    if result.lai_robbins:
+        t = np.geomspace(2, max(3, result.spec["horizon"]), 200)
+        height = result.lai_robbins * np.log(t)
+        ax.plot(t, height, color="black", linestyle=(0, (1, 3)), linewidth=1.2, label=BOUND_LABEL)
     ax.set_xlabel("step t")
     ax.set_ylabel("cumulative pseudo-regret")
-    if scale == "log":
-        _log_axes(
-            ax,
-            table.loc[table["policy"].isin(names), ["regret", "q05" if quantiles else "regret"]].to_numpy(),
-        )
+    if floor is not None:
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=floor)
     ax.grid(True, which="major", linewidth=0.4, alpha=0.5)
     if legend == "outside":
         ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, handlelength=3.5)
@@ -115,19 +126,16 @@ def save_figure(result: "RegretResult", path: Path) -> None:
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
-def _draw_bound(ax: Axes, result: "RegretResult") -> None:
-    """The line C ln t from t = 2 to the horizon."""
-    if not result.lai_robbins:
-        return
-    steps = np.geomspace(2, max(3, result.spec["horizon"]), 200)
-    heights = result.lai_robbins * np.log(steps)
-    ax.plot(steps, heights, color="black", linestyle=(0, (1, 3)), linewidth=1.2, label=BOUND_LABEL)
+def _floor(result: "RegretResult", means: "pd.Series[float]") -> float:
+    """Lower end of a log axis: below every positive mean and below the end of the line C ln t."""
+    bound = (result.lai_robbins or 0.0) * math.log(max(3, result.spec["horizon"]))
+    positive = [height for height in (*means, bound) if height > 0]
+    return min(positive, default=1.0) / 1.5
 
 
-def _log_axes(ax: Axes, heights: np.ndarray) -> None:
-    """Log scales; a band that reaches 0 runs out of the frame instead of stretching it."""
-    ax.set_xscale("log")
-    ax.set_yscale("log", nonpositive="clip")
-    positive = heights[heights > 0]
-    if positive.size:
-        ax.set_ylim(bottom=positive.min() / 1.5)
+def _drawable(heights: "pd.Series[float]", floor: float | None) -> NDArray[np.float64]:
+    """Heights of a line; nan, a gap, where a log scale has no place for them."""
+    values = np.array(heights, dtype=np.float64)
+    if floor is not None:
+        values[values <= 0] = np.nan
+    return values

@@ -44,7 +44,7 @@ class RegretResult:
     Arrays are meant to change through `put` alone, which also forgets the tables made so far.
 
     Raises:
-        ValueError: a field of `spec` is missing or makes no sense, or an array has not the shape or dtype above.
+        ValueError: a field of `spec` is missing or wrong, or an array has not the shape or dtype above.
     """
 
     spec: dict[str, Any]

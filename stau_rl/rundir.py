@@ -73,6 +73,7 @@ class RunDirectory:
             run = cls(directory, spec)
             run._check(resume)
             if run.finished:
+                run._clean_finished()
                 return run
             created = not directory.exists()
             directory.mkdir(parents=True, exist_ok=True)
@@ -239,19 +240,23 @@ class RunDirectory:
 
     def _clean(self) -> None:
         """Remove what a killed process left half-written, and the parts of a finished run."""
-        names = [SPEC, *FINAL_FILES]
-        for name in names:
+        for name in (SPEC, *FINAL_FILES):
             (self.path / f".{name}{SUFFIX}").unlink(missing_ok=True)
         parts = self.path / PARTS
         if not parts.is_dir():
             return
-        for entry in parts.glob("*.npz" if self.finished else f".*.npz{SUFFIX}"):
-            entry.unlink(missing_ok=True)
-        if self.finished:
-            for entry in parts.glob(f".*.npz{SUFFIX}"):
+        for pattern in (f".*.npz{SUFFIX}", "*.npz") if self.finished else (f".*.npz{SUFFIX}",):
+            for entry in parts.glob(pattern):
                 entry.unlink(missing_ok=True)
+        if self.finished:
             with suppress(OSError):
                 parts.rmdir()
+
+    def _clean_finished(self) -> None:
+        """Remove parts that a process killed at the very end left; where that fails, they do no harm."""
+        if (self.path / PARTS).exists():
+            with suppress(OSError, ValueError), self._lock:
+                self._clean()
 
 
 @contextmanager
