@@ -1,0 +1,60 @@
+"""Files that are written whole or not at all."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+SUFFIX = ".tmp"
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on leaving, what was written there becomes `path` at once.
+
+    The temporary file is flushed to the disk before it takes the name, so that a crash leaves the old file
+    or the new one. If the body or the flush fails, it is removed and the old file stays.
+
+    Args:
+        path: the file to write.
+
+    Yields:
+        The temporary path, in the same folder (a rename does not cross file systems).
+
+    Raises:
+        OSError: the folder is not writable, or the disk is full.
+    """
+    temporary = path.with_name(f".{path.name}{SUFFIX}")
+    try:
+        yield temporary
+        _flush(temporary)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    _flush(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, whole or not at all.
+
+    Raises:
+        ValueError: the value holds nan or an infinity.
+        TypeError: the value is not JSON-able.
+        OSError: as `whole_file`.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _flush(path: Path) -> None:
+    """Have the kernel put a file's content, or a folder's names, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,116 @@
+"""The two tables of a regret benchmark: every policy by itself, and every policy against a baseline."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from stau_rl.bootstrap import RESAMPLES, paired_bootstrap
+from stau_rl.statistics import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
+
+if TYPE_CHECKING:
+    from stau_rl.result import RegretResult
+
+QUANTILES = (0.05, 0.5, 0.95)
+
+
+def summarise(result: "RegretResult") -> pd.DataFrame:
+    """A row per policy and checkpoint, in the order of the spec.
+
+    Args:
+        result: the arrays.
+
+    Returns:
+        A table with the columns
+
+        - `policy`, `step` (plays done), `instances`;
+        - `regret` (mean), `regret_se`, `regret_low`, `regret_high` (95 % Student interval);
+        - `q05`, `q50`, `q95` (quantiles over instances) and `cvar95` (mean of the worst 5 %);
+        - `best_arm_rate` (share of instances whose pull at that step is optimal), `best_arm_low`,
+          `best_arm_high` (95 % Wilson interval);
+        - `stuck_rate` (share of instances with less than 1 % optimal pulls in the last tenth of the
+          horizon). It belongs to the run as a whole: it stands in a policy's last row and is nan in the
+          rows before.
+    """
+    rows = []
+    stuck = result.stuck.mean(axis=1)
+    steps = result.spec["checkpoints"]
+    for p, policy in enumerate(result.policies):
+        for c, step in enumerate(steps):
+            mean = mean_interval(result.regret[p, c])
+            ascending = np.sort(result.regret[p, c])
+            q05, q50, q95 = quantiles(ascending, QUANTILES, is_sorted=True)
+            hits = int(np.count_nonzero(result.optimal[p, c]))
+            best_low, best_high = wilson_interval(hits, ascending.size)
+            rows.append(
+                {
+                    "policy": policy,
+                    "step": step,
+                    "instances": ascending.size,
+                    "regret": mean.mean,
+                    "regret_se": mean.se,
+                    "regret_low": mean.low,
+                    "regret_high": mean.high,
+                    "q05": q05,
+                    "q50": q50,
+                    "q95": q95,
+                    "cvar95": cvar(ascending, is_sorted=True),
+                    "best_arm_rate": hits / ascending.size,
+                    "best_arm_low": best_low,
+                    "best_arm_high": best_high,
+                    "stuck_rate": stuck[p] if c == len(steps) - 1 else np.nan,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def compare(result: "RegretResult", baseline: str, resamples: int = RESAMPLES) -> pd.DataFrame:
+    """A row per policy (the baseline left out) and checkpoint, in the order of the spec.
+
+    Args:
+        result: the arrays.
+        baseline: a policy of the result.
+        resamples: number of bootstrap resamples.
+
+    Returns:
+        A table with the columns
+
+        - `policy`, `baseline`, `step`;
+        - `difference` (mean of the paired differences), `difference_low`, `difference_high`;
+        - `percent` (100 (mean / baseline mean - 1), a ratio of means), `percent_low`, `percent_high`;
+        - `p_value` (paired t test) and `p_holm` (its Holm adjustment over the compared policies at the last
+          checkpoint; nan at the others).
+
+        Intervals are 95 % paired bootstrap intervals, seeded by the spec's seed.
+
+    Raises:
+        ValueError: the baseline is not a policy of the result.
+    """
+    b = result.index(baseline)
+    others = [p for p in range(len(result.policies)) if p != b]
+    steps = result.spec["checkpoints"]
+    intervals = paired_bootstrap(
+        [result.regret[p] for p in others], result.regret[b], seed=result.spec["seed"], resamples=resamples
+    )
+    p_value = np.empty((len(others), len(steps)))
+    for row, p in enumerate(others):
+        for c in range(len(steps)):
+            p_value[row, c] = paired_test(result.regret[p, c], result.regret[b, c])
+    p_holm = np.full_like(p_value, np.nan)
+    p_holm[:, -1] = holm(p_value[:, -1])
+    # Fields are [others, steps]; flattened, steps run fastest.
+    return pd.DataFrame(
+        {
+            "policy": [result.policies[p] for p in others for _ in steps],
+            "baseline": [baseline] * (len(others) * len(steps)),
+            "step": np.tile(np.asarray(steps, dtype=np.int64), len(others)),
+            "difference": intervals.difference.ravel(),
+            "difference_low": intervals.difference_low.ravel(),
+            "difference_high": intervals.difference_high.ravel(),
+            "percent": intervals.percent.ravel(),
+            "percent_low": intervals.percent_low.ravel(),
+            "percent_high": intervals.percent_high.ravel(),
+            "p_value": p_value.ravel(),
+            "p_holm": p_holm.ravel(),
+        }
+    )
