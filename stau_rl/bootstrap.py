@@ -110,9 +110,7 @@ def paired_bootstrap(
     drawn -= drawn_base
     difference_low, difference_high = _ends(drawn, low, high)
     percent_low, percent_high = _ends(drawn_percent, low, high)
-    return PairedBootstrap(
-        means - mean_base, difference_low, difference_high, percent, percent_low, percent_high
-    )
+    return PairedBootstrap(means - mean_base, difference_low, difference_high, percent, percent_low, percent_high)
 
 
 def group_starts(n: int, groups: int = GROUPS) -> NDArray[np.int64]:
@@ -149,9 +147,7 @@ def _levels(units: int, confidence: float) -> tuple[float, float]:
     return low, 1 - low
 
 
-def _ends(
-    drawn: NDArray[np.float64], low: float, high: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _ends(drawn: NDArray[np.float64], low: float, high: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Quantiles over the resamples: [P, B, C] to two of [P, C]; nan where a resample is nan."""
     policies, _, checkpoints = drawn.shape
     if np.isnan(low) or drawn.size == 0:

@@ -94,9 +94,7 @@ def lai_robbins(arms: ArmTable, *, average: bool = False) -> float | None:
     if arms.kind == "table" or (arms.means.shape[1] != 1 and not average):
         return None
     constants = (
-        bernoulli_constant(arms.means)
-        if arms.kind == "bernoulli"
-        else gaussian_constant(arms.means, arms.sigma)
+        bernoulli_constant(arms.means) if arms.kind == "bernoulli" else gaussian_constant(arms.means, arms.sigma)
     )
     return float(constants.mean())
 
@@ -111,9 +109,7 @@ def _excess(delta: NDArray[np.float64]) -> NDArray[np.float64]:
 def _means(means: ArrayLike) -> NDArray[np.float64]:
     mu = np.asarray(means, dtype=np.float64)
     if mu.ndim not in (1, 2) or mu.shape[0] == 0 or not np.all(np.isfinite(mu)):
-        raise ValueError(
-            f"means must be finite, [arms] or [arms, instances] with an arm or more, got shape {mu.shape}"
-        )
+        raise ValueError(f"means must be finite, [arms] or [arms, instances] with an arm or more, got shape {mu.shape}")
     return mu
 
 

@@ -228,7 +228,5 @@ def _sizes(spec: dict[str, Any]) -> tuple[int, int, int]:
         raise ValueError(f"spec checkpoints must ascend, one or more, got {checkpoints!r}")
     baseline = spec.get("baseline")
     if baseline is not None and baseline not in policies:
-        raise ValueError(
-            f"spec baseline {baseline!r} is not one of its policies: {', '.join(map(repr, policies))}"
-        )
+        raise ValueError(f"spec baseline {baseline!r} is not one of its policies: {', '.join(map(repr, policies))}")
     return len(policies), len(checkpoints), int(spec["instances"])

@@ -162,9 +162,7 @@ class RunDirectory:
         difference = first_difference(identity(self.spec), identity(result.spec))
         if difference:
             where, here, there = difference
-            raise ValueError(
-                f"the result is of another spec than {self.path}: {where} is {there}, not {here}"
-            )
+            raise ValueError(f"the result is of another spec than {self.path}: {where} is {there}, not {here}")
         if self.finished:
             return
         self._need_lock()
@@ -234,9 +232,7 @@ class RunDirectory:
         if not resume:
             state = "a finished" if self.finished else "an unfinished"
             purpose = "load" if self.finished else "continue"
-            raise ValueError(
-                f"run directory {self.path} holds {state} run of this spec; pass --resume to {purpose} it"
-            )
+            raise ValueError(f"run directory {self.path} holds {state} run of this spec; pass --resume to {purpose} it")
 
     def _clean(self) -> None:
         """Remove what a killed process left half-written, and the parts of a finished run."""

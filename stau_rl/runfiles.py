@@ -50,9 +50,7 @@ def write_result(directory: Path, result: "RegretResult") -> None:
     from stau_rl.plotting import save_figure
 
     if np.isnan(result.regret[:, -1]).any():
-        raise ValueError(
-            "the result has instances without a regret; every policy must have played all of them"
-        )
+        raise ValueError("the result has instances without a regret; every policy must have played all of them")
     write_json(directory / SPEC, result.spec)
     with whole_file(directory / CHECKPOINTS) as path:
         _write_checkpoints(path, result)
@@ -171,9 +169,7 @@ def _write_instances(path: Path, result: "RegretResult") -> None:
 def _writer(path: Path, schema: pa.Schema, repeated: list[str], counting: list[str]) -> pq.ParquetWriter:
     """Snappy everywhere, a dictionary for columns that repeat, deltas for columns that count."""
     encodings = dict.fromkeys(counting, "DELTA_BINARY_PACKED")
-    return pq.ParquetWriter(
-        path, schema, compression="snappy", use_dictionary=repeated, column_encoding=encodings
-    )
+    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=repeated, column_encoding=encodings)
 
 
 def _policy_column(result: "RegretResult", policy: int, rows: int) -> pa.DictionaryArray:

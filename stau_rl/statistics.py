@@ -53,9 +53,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> MeanInterval:
     return MeanInterval(mean, se, mean - half, mean + half)
 
 
-def quantiles(
-    values: ArrayLike, probabilities: Sequence[float], *, is_sorted: bool = False
-) -> NDArray[np.float64]:
+def quantiles(values: ArrayLike, probabilities: Sequence[float], *, is_sorted: bool = False) -> NDArray[np.float64]:
     """Sample quantiles with linear interpolation between order statistics (Hyndman and Fan, type 7).
 
     Args:

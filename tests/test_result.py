@@ -67,9 +67,7 @@ def test_summary_rows_are_their_definitions() -> None:
             assert_allclose(row["regret_se"], stats.sem(x), rtol=1e-12)
             low, high = stats.t.interval(0.95, 59, loc=x.mean(), scale=stats.sem(x))
             assert_allclose([row["regret_low"], row["regret_high"]], [low, high], rtol=1e-12)
-            assert_allclose(
-                [row["q05"], row["q50"], row["q95"]], np.quantile(x, [0.05, 0.5, 0.95]), rtol=1e-13
-            )
+            assert_allclose([row["q05"], row["q50"], row["q95"]], np.quantile(x, [0.05, 0.5, 0.95]), rtol=1e-13)
             assert_allclose(row["cvar95"], np.sort(x)[-3:].mean(), rtol=1e-13)
             hits = result.optimal[p, c].sum()
             assert row["best_arm_rate"] == hits / 60
@@ -84,9 +82,7 @@ def test_stuck_rate_stands_in_the_last_row_alone() -> None:
     assert_array_equal(result.summary()["stuck_rate"], [np.nan, np.nan, 0.3] * 3)
 
 
-@pytest.mark.parametrize(
-    ("horizon", "late", "stuck"), [(5, 0, True), (5, 1, False), (2000, 1, True), (2000, 2, False)]
-)
+@pytest.mark.parametrize(("horizon", "late", "stuck"), [(5, 0, True), (5, 1, False), (2000, 1, True), (2000, 2, False)])
 def test_stuck_is_below_one_percent_of_the_last_tenth(horizon: int, late: int, stuck: bool) -> None:
     result = _result(2, horizon=horizon)
     result.late_optimal[:] = late
@@ -119,9 +115,7 @@ def test_compare_with_a_named_baseline_turns_signs() -> None:
     a, b = there.loc[POLICIES[0]], here.loc[POLICIES[2]]
     assert a["difference"] == -b["difference"]
     # The same resamples, the other way round.
-    assert_allclose(
-        [a["difference_low"], a["difference_high"]], [-b["difference_high"], -b["difference_low"]]
-    )
+    assert_allclose([a["difference_low"], a["difference_high"]], [-b["difference_high"], -b["difference_low"]])
     assert a["p_value"] == b["p_value"]
 
 
@@ -357,9 +351,7 @@ def test_plot_leaves_backend_and_pyplot_alone() -> None:
         "r.plot().figure.savefig(sys.argv[1])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

@@ -140,9 +140,7 @@ def test_the_same_spec_needs_resume(tmp_path, whole: dict[str, bytes]) -> None:
     ],
 )
 @pytest.mark.parametrize("resume", [False, True])
-def test_another_spec_is_refused_and_nothing_touched(
-    tmp_path, change: dict, message: str, resume: bool
-) -> None:
+def test_another_spec_is_refused_and_nothing_touched(tmp_path, change: dict, message: str, resume: bool) -> None:
     with RunDirectory.open(tmp_path, SPEC_A) as run:
         run.write_part("ucb | argmax", 0, simulate(SPEC_A, "ucb | argmax", 0))
     before = _contents(tmp_path)
@@ -187,9 +185,7 @@ def test_files_beside_a_run_of_the_same_spec_stay(tmp_path) -> None:
 def test_a_file_is_no_directory(tmp_path) -> None:
     (tmp_path / "file").write_text("mine")
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(
-            ValueError, match=rf"run directory {path} (is a file|cannot be used: Not a directory)"
-        ):
+        with pytest.raises(ValueError, match=rf"run directory {path} (is a file|cannot be used: Not a directory)"):
             RunDirectory.open(path, SPEC_A)
     assert (tmp_path / "file").read_text() == "mine"
 
@@ -364,9 +360,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path) -> None:
     assert _contents(tmp_path) == {"file": b"new"}
 
 
-def test_a_failed_figure_leaves_the_parts(
-    tmp_path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes]
-) -> None:
+def test_a_failed_figure_leaves_the_parts(tmp_path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes]) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

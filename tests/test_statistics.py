@@ -20,9 +20,7 @@ def test_mean_interval_is_scipys_t_interval() -> None:
     x = _sample(37)
     found = mean_interval(x, 0.9)
     low, high = stats.t.interval(0.9, 36, loc=x.mean(), scale=stats.sem(x))
-    assert_allclose(
-        [found.mean, found.se, found.low, found.high], [x.mean(), stats.sem(x), low, high], rtol=1e-13
-    )
+    assert_allclose([found.mean, found.se, found.low, found.high], [x.mean(), stats.sem(x), low, high], rtol=1e-13)
 
 
 def test_mean_interval_of_two_values_by_hand() -> None:
