@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from stau_rl.heads import Head
+
 
 @dataclass(frozen=True)
 class Heads:
@@ -22,9 +24,9 @@ class Heads:
 
     def run(self) -> None:
         """Print the registry, or the weights."""
-        from rich.console import Console
         from rich.table import Table
 
+        from stau_rl.console import wide_console
         from stau_rl.heads import HEADS
 
         table = Table()
@@ -38,7 +40,7 @@ class Heads:
             for column in ("head", *(f"{score:g}" for score in scores.tolist()), "entropy"):
                 table.add_column(column, justify="left" if column == "head" else "right")
             for name in HEADS:
-                head = HEADS[name]()
+                head: Head = HEADS[name]()
                 try:
                     weights = head.weights(scores)
                 except ValueError as error:
@@ -46,7 +48,7 @@ class Heads:
                     continue
                 entropy = float(-(weights * weights.clamp(min=1e-300).log()).sum())
                 table.add_row(str(head), *(f"{weight:.4g}" for weight in weights.tolist()), f"{entropy + 0.0:.4g}")
-        Console().print(table)
+        wide_console().print(table)
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,10 @@ class Calibrate:
 
     def run(self) -> None:
         """Print both tau* and the divergence each leaves."""
-        from rich.console import Console
         from rich.table import Table
 
         from stau_rl.calibration import tau_star
+        from stau_rl.console import wide_console
 
         found = tau_star(parse_scores(self.scores), eps=self.eps)
         table = Table(title="s^tau closest to softmax(beta=1)", title_justify="left")
@@ -80,7 +82,7 @@ class Calibrate:
             f"{float(found.kl_closed_form):.4g}",
         )
         table.add_row("least divergence (Newton)", f"{float(found.newton):.6g}", f"{float(found.kl_newton):.4g}")
-        Console().print(table)
+        wide_console().print(table)
 
 
 def parse_scores(text: str) -> "Tensor":

@@ -64,8 +64,7 @@ class Regret:
 
     def run(self) -> None:
         """Run the benchmark, print the table and say where the files are."""
-        from rich.console import Console
-
+        from stau_rl.console import wide_console
         from stau_rl.progress import progress_bar
         from stau_rl.regret import run_regret
         from stau_rl.report import render
@@ -76,7 +75,7 @@ class Regret:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
         out = self.out or Path("runs") / time.strftime("regret-%Y%m%d-%H%M%S")
         arms = self._arms()
-        console = Console()
+        console = wide_console()
         with progress_bar(len(policies)) as report:
             result = run_regret(
                 arms,

@@ -1,8 +1,10 @@
 """What a regret benchmark prints: one table with raw and matched comparison side by side, and what it means."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
+from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -13,6 +15,7 @@ from stau_rl.result import RegretResult
 
 # A softmax counts as the matched control of a head if its slope at score 0 is within this share of the head's.
 SAME_SLOPE = 0.005
+PERCENT = ("percent", "percent_low", "percent_high")
 
 
 def matched_controls(policies: list[str]) -> dict[str, str]:
@@ -42,18 +45,12 @@ def final_rows(result: RegretResult) -> pd.DataFrame:
     """
     rows = _last(result, result.summary())
     rows = rows.join(_last(result, result.compare()).drop(columns=["step"]))
-    controls = matched_controls(result.policies)
-    rows["matched"] = pd.Series(controls, dtype=object)
-    percent = ["percent", "percent_low", "percent_high"]
-    for control in set(controls.values()):
-        against = _last(result, result.compare(control))
-        for text in (text for text, other in controls.items() if other == control):
-            for column in percent:
-                rows.loc[text, f"matched_{column}"] = against.loc[text, column]
-    for column in percent:
-        if f"matched_{column}" not in rows:
-            rows[f"matched_{column}"] = float("nan")
-    return rows.reset_index()
+    matched = []
+    for text, control in matched_controls(result.policies).items():
+        against = _last(result, result.compare(control)).loc[text]
+        matched.append({"policy": text, "matched": control} | {f"matched_{name}": against[name] for name in PERCENT})
+    columns = ["policy", "matched", *(f"matched_{name}" for name in PERCENT)]
+    return rows.join(pd.DataFrame(matched, columns=columns).set_index("policy")).reset_index()
 
 
 def _last(result: RegretResult, table: pd.DataFrame) -> pd.DataFrame:
@@ -61,37 +58,45 @@ def _last(result: RegretResult, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def render(result: RegretResult) -> RenderableType:
-    """The table and the sentences below it, for a rich console."""
+    """The tables and the sentences below them, for a rich console of 110 columns or more."""
     rows = final_rows(result)
     spec = result.spec
-    table = Table(
-        title=f"Pseudo-regret after {spec['horizon']} steps on {spec['arms']}, {spec['instances']} instances, "
-        f"seed {spec['seed']} (mean and 95 % interval)",
-        title_justify="left",
+    title = (
+        f"Pseudo-regret after {spec['horizon']} steps on {spec['arms']}, {spec['instances']} instances, "
+        f"seed {spec['seed']}: mean and 95 % interval"
     )
-    table.add_column("policy", overflow="fold", min_width=24)
-    for name in ("regret", "raw: % of baseline", "matched: % of equally sharp softmax", "p (Holm)"):
-        table.add_column(name, justify="right")
-    for name in ("median", "worst 5 %", "best arm", "stuck", "M arm-steps/s"):
-        table.add_column(name, justify="right")
+    comparison = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
+    spread = _table(
+        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %, rates at the last step",
+        ("median [q05, q95]", "worst 5 %", "best arm", "stuck", "M arm-steps/s"),
+    )
     speed = result.timing.get("arm_steps_per_second", {})
     for row in rows.to_dict("records"):
         baseline = row["policy"] == spec["baseline"]
-        table.add_row(
+        comparison.add_row(
             row["policy"],
             interval(row["regret"], row["regret_low"], row["regret_high"], ".4g", signed=False),
-            "baseline" if baseline else interval(row["percent"], row["percent_low"], row["percent_high"]),
-            ""
-            if pd.isna(row["matched_percent"])
-            else interval(row["matched_percent"], row["matched_percent_low"], row["matched_percent_high"]),
-            "" if baseline or pd.isna(row["p_holm"]) else f"{row['p_holm']:.1g}",
-            f"{row['q50']:.4g}",
+            "baseline" if baseline else interval(*(row[name] for name in PERCENT)),
+            "" if pd.isna(row["matched_percent"]) else interval(*(row[f"matched_{name}"] for name in PERCENT)),
+            "" if baseline or pd.isna(row["p_holm"]) else p_value(row["p_holm"]),
+        )
+        spread.add_row(
+            row["policy"],
+            interval(row["q50"], row["q05"], row["q95"], ".4g", signed=False),
             f"{row['cvar95']:.4g}",
             f"{100 * row['best_arm_rate']:.1f} %",
             f"{100 * row['stuck_rate']:.1f} %",
             f"{speed[row['policy']] / 1e6:.0f}" if row["policy"] in speed else "-",
         )
-    return Group(table, Text("\n".join(sentences(result, rows))))
+    return Group(comparison, Text("\n".join(sentences(result, rows))), Text(), spread)
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("policy", overflow="fold", min_width=34)
+    for name in columns:
+        table.add_column(name, justify="right")
+    return table
 
 
 def interval(value: float, low: float, high: float, form: str = ".1f", signed: bool = True) -> str:
@@ -100,28 +105,35 @@ def interval(value: float, low: float, high: float, form: str = ".1f", signed: b
     return f"{value:{sign}{form}} [{low:{sign}{form}}, {high:{sign}{form}}]"
 
 
+def p_value(value: float) -> str:
+    """Text of a p-value; those too small to tell apart are `<1e-16`."""
+    return "<1e-16" if value < 1e-16 else f"{value:.1g}"
+
+
 def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
     """What the table says about each head that has both a raw and a matched comparison, and where both stand."""
-    by_policy = rows.set_index("policy")
+    by_policy = {row["policy"]: row for row in rows.to_dict("records")}
     baseline = result.spec["baseline"]
-    yield f"Baseline: {baseline}. Differences are paired by instance; negative is less regret."
+    yield (
+        f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
+        "Differences are paired by instance; negative is less regret."
+    )
     base_head = _head(baseline)
-    for text, row in by_policy.iterrows():
-        head = _head(str(text))
-        if not row["matched"] or pd.isna(row["matched_percent"]) or text == baseline or head is None:
+    for text, row in by_policy.items():
+        head = _head(text)
+        if pd.isna(row["matched_percent"]) or text == baseline or head is None:
             continue
-        yield f"{text} has {_more_or_less(row, 'percent')} regret than the baseline."
+        yield f"{text}: {_more_or_less(row, 'percent')} than the baseline."
         if base_head is not None and base_head.smooth_at_zero and (base_slope := base_head.slope_at_zero()) > 0:
             ratio = head.slope_at_zero() / base_slope
-            yield f"  Its log-weights are {ratio:.3g} times as steep in the score at 0 as the baseline's."
-        matched = _more_or_less(row, "matched_percent")
-        yield f"  Against {row['matched']}, which is equally steep there, it has {matched}."
+            yield f"  At score 0 its log-weights are {ratio:.3g} times as steep as the baseline's."
+        yield f"  {_more_or_less(row, 'matched_percent')} than {row['matched']}, which is equally steep there."
         if row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
-            yield "  So its gain over the baseline is a sharper temperature, not the shape of the head."
-    reference = [name for name in ("random", "ucb1") if name in by_policy.index]
+            yield "  So its gain over the baseline is that of a sharper temperature, not of its shape."
+    reference = [name for name in ("random", "ucb1") if name in by_policy]
     if reference:
-        standing = ", ".join(f"{name} {by_policy.loc[name, 'regret']:.4g}" for name in reference)
-        yield f"For scale: {standing}, baseline {by_policy.loc[baseline, 'regret']:.4g}."
+        standing = ", ".join(f"{name} {by_policy[name]['regret']:.4g}" for name in reference)
+        yield f"For scale: {standing}, baseline {by_policy[baseline]['regret']:.4g}."
 
 
 def _head(text: str) -> Head | None:
@@ -129,12 +141,9 @@ def _head(text: str) -> Head | None:
     return policy.head if isinstance(policy, Pipe) else None
 
 
-def _more_or_less(row: "pd.Series[float]", column: str) -> str:
+def _more_or_less(row: dict[Any, Any], column: str) -> str:
     value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
+    shown = interval(value, low, high)
     if low <= 0.0 <= high:
-        return (
-            f"no measurable difference in regret ({interval(value, low, high)} %)"
-            if "matched" in column
-            else (f"no measurably different ({interval(value, low, high)} %)")
-        )
-    return f"{abs(value):.1f} % {'less' if value < 0 else 'more'} ({interval(value, low, high)} %)"
+        return f"No measurably different regret ({shown} %)"
+    return f"{abs(value):.1f} % {'less' if value < 0 else 'more'} regret ({shown} %)"
