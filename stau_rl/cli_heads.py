@@ -33,8 +33,8 @@ class Heads:
         if self.scores is None:
             for column in ("head", "f(s), weights are f(s) / sum f(s)", "sharpened by", "source"):
                 table.add_column(column, overflow="fold")
-            for head in HEADS.values():
-                table.add_row(str(head()), head.formula, head.sharpness or "-", head.source)
+            for member in HEADS.values():
+                table.add_row(str(member()), member.formula, member.sharpness or "-", member.source)
         else:
             scores = parse_scores(self.scores)
             for column in ("head", *(f"{score:g}" for score in scores.tolist()), "entropy"):

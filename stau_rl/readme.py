@@ -1,0 +1,80 @@
+"""The tables of README.md, generated from the registries: `python -m stau_rl.readme` rewrites them in place."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stau_rl.agents import POLICIES, SCORES, Pipe
+from stau_rl.envs import ARMS
+from stau_rl.heads import HEADS
+from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.kernels.engines import ENGINES
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+
+
+def tables() -> dict[str, str]:
+    """Every generated table by name, as Markdown."""
+    return {
+        "heads": _markdown(
+            ("head", "f(s)", "sharpened by", "source"),
+            [(f"`{head()}`", head.formula, head.sharpness or "-", head.source or "-") for head in HEADS.values()],
+        ),
+        "scores": _markdown(
+            ("score", "value for arm k", "pulls every arm once first"),
+            [(f"`{name}`", score.formula, "yes" if score.forces_pulls else "no") for name, score in SCORES.items()],
+        ),
+        "policies": _markdown(
+            ("policy", "what it does", "source"),
+            [(f"`{policy()}`", policy.formula, policy.source or "-") for policy in POLICIES.values()],
+        ),
+        "arms": _markdown(("arms", "reward"), [(f"`{name}`", arms.formula) for name, arms in ARMS.items()]),
+        "engines": _engines(),
+    }
+
+
+def _engines() -> str:
+    """Which engine runs which policy, found by asking each engine."""
+    rows = []
+    members: list[Any] = [Pipe(SCORES["mean"](), head()) for head in HEADS.values()]
+    for policy in [*members, *(policy() for policy in POLICIES.values())]:
+        text = f"score \\| {policy.head}" if isinstance(policy, Pipe) else str(policy)
+        rows.append((f"`{text}`", *(_runs(engine, policy) for engine in ENGINES.values())))
+    header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
+    return _markdown(("policy", *header), rows)
+
+
+def _runs(engine: Any, policy: Any) -> str:
+    table = ArmTable("bernoulli", np.full((2, 1), 0.5), 0.5, np.empty(0), np.empty(0, np.int64), True, 1)
+    try:
+        engine.check(policy, table, 100)
+    except EngineError:
+        return "no"
+    return "CPU, CUDA" if engine.cuda else "CPU"
+
+
+def _markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    escaped = [tuple(cell.replace("\\|", "|").replace("|", "\\|") for cell in row) for row in rows]
+    lines = [header, tuple("---" for _ in header), *escaped]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def rewrite(text: str) -> str:
+    """README text with each `<!-- table: NAME -->` ... `<!-- end -->` block made anew."""
+    for name, table in tables().items():
+        start, end = f"<!-- table: {name} -->\n", "\n<!-- end -->"
+        if start not in text:
+            raise ValueError(f"README.md has no marker {start.strip()!r}")
+        before, rest = text.split(start, 1)
+        _, after = rest.split(end, 1)
+        text = f"{before}{start}{table}{end}{after}"
+    return text
+
+
+if __name__ == "__main__":
+    old = README.read_text(encoding="utf-8")
+    new = rewrite(old)
+    README.write_text(new, encoding="utf-8")
+    sys.stdout.write("README.md was up to date\n" if new == old else "README.md rewritten\n")
