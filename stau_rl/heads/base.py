@@ -20,6 +20,7 @@ class Head:
         source: where it comes from.
         smooth_at_zero: d log f / ds exists at s = 0, so that slopes there can be matched.
         sharpness: the name of the parameter that sharpens the head, or None.
+        finite_only: an unmasked score of -inf is refused; elsewhere it is the limit of ever lower scores.
     """
 
     __slots__ = ()
@@ -28,6 +29,7 @@ class Head:
     source: ClassVar[str] = ""
     smooth_at_zero: ClassVar[bool] = True
     sharpness: ClassVar[str | None] = None
+    finite_only: ClassVar[bool] = False
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Log of the non-negative map, elementwise, on float32 or float64 scores of any shape."""
@@ -50,9 +52,9 @@ class Head:
             Log-weights in the dtype of `scores`; -inf under the mask.
 
         Raises:
-            ValueError: for NaN or +inf where unmasked, or a dtype that is not floating point.
+            ValueError: for NaN or +inf (-inf too if `finite_only`) where unmasked, or a dtype that is no float.
         """
-        check_scores(scores, mask)
+        check_scores(scores, mask, finite=self.finite_only)
         return self.unchecked_log_weights(scores, dim, mask).to(scores.dtype)
 
     def weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
@@ -60,7 +62,7 @@ class Head:
 
         A row whose f is 0 throughout is uniform over its unmasked entries; a fully masked row is all 0.
         """
-        check_scores(scores, mask)
+        check_scores(scores, mask, finite=self.finite_only)
         return self.unchecked_log_weights(scores, dim, mask).exp().to(scores.dtype)
 
     def slope_at_zero(self) -> float:

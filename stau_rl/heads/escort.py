@@ -26,6 +26,7 @@ class Escort(Head):
     source: ClassVar[str] = "Mei et al. 2020"
     smooth_at_zero: ClassVar[bool] = False
     sharpness: ClassVar[str | None] = "p"
+    finite_only: ClassVar[bool] = True
 
     p: float = field(default=2.0, metadata={"show": True})
 

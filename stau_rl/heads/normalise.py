@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 
-def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores") -> None:
-    """Refuse NaN and +inf scores outside the mask.
+def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores", finite: bool = False) -> None:
+    """Refuse NaN and +inf scores outside the mask, and -inf too if they must be finite.
 
     Skipped inside `torch.compile`, where a data-dependent error would break the graph.
 
@@ -15,6 +15,7 @@ def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores") -
         scores: floating-point tensor of any shape.
         mask: boolean tensor that broadcasts against `scores`, True where a score counts; or None.
         what: the argument's name, for messages.
+        finite: refuse -inf as well.
 
     Raises:
         ValueError: naming the argument and the share of bad entries, or a wrong dtype.
@@ -27,12 +28,13 @@ def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores") -
         raise ValueError(f"mask must be a boolean torch tensor (True: the entry counts), got {kind}")
     if torch.compiler.is_compiling():
         return
-    bad = torch.isnan(scores) | torch.isposinf(scores)
+    bad = ~torch.isfinite(scores) if finite else torch.isnan(scores) | torch.isposinf(scores)
     if mask is not None:
         bad = bad & mask
     if bad.numel() and bool(bad.any()):
         share = float(bad.float().mean())
-        raise ValueError(f"{what} must not be NaN or +inf where unmasked: {share:.3g} of the entries are")
+        refused = "NaN or infinite" if finite else "NaN or +inf"
+        raise ValueError(f"{what} must not be {refused} where unmasked: {share:.3g} of the entries are")
 
 
 def prepare(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -35,11 +35,11 @@ class _LogSTau(torch.autograd.Function):
         log_f_grad = normalise_log_backward(grad, out, ctx.dim, ctx.mask, ctx.dead)
         value = log_phi(scores, ctx.eps)
         grad_scores = log_f_grad * tau * log_phi_slope(scores, value)
-        grad_tau = log_f_grad * _centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
+        grad_tau = log_f_grad * centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
         return grad_scores.sum_to_size(scores.shape), grad_tau.sum_to_size(tau.shape), None, None, None
 
 
-def _centred_log_phi(scores: Tensor, value: Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
+def centred_log_phi(scores: Tensor, value: Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
     """log phi - max over the row of log phi; a gradient that sums to 0 over the row does not see the shift.
 
     Where phi is within a factor 2 of the largest it is log1p((softplus_j - softplus_max) / phi_max): the differences

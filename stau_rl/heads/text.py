@@ -8,6 +8,7 @@ by `|` where a family says so. `Registry.parse` reads it, `format_spec` writes t
 import ast
 import dataclasses
 import difflib
+import keyword
 import math
 import typing
 import warnings
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 MAX_TEXT = 20_000
+MAX_SHOWN = 200
 Spec = TypeVar("Spec")
 
 
@@ -48,21 +50,21 @@ def parse_pipe(text: str, what: str) -> list[Call]:
         SpecError: if the text is empty, too long, unbalanced or not made of calls.
     """
     if not isinstance(text, str) or not text.strip():
-        raise SpecError(f"{what} must be a non-empty text, got {text!r}")
-    shown = text if len(text) <= 200 else text[:200] + "..."
+        raise SpecError(f"{what} must be a non-empty text, got {show(text)}")
+    where = f"cannot read {what} {show(text)}"
     if len(text) > MAX_TEXT:
-        raise SpecError(f"cannot read {what} {shown!r}: longer than {MAX_TEXT} characters")
+        raise SpecError(f"{where}: longer than {MAX_TEXT} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             node = ast.parse(text.strip(), mode="eval").body
-            return [_call(part, what, text) for part in _split(node)]
+            return [_call(part, where) for part in _split(node)]
     except SpecError:
         raise
     except SyntaxError as error:
-        raise SpecError(f"cannot read {what} {shown!r}: {error.msg}") from None
+        raise SpecError(f"{where}: {error.msg}") from None
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
-        raise SpecError(f"cannot read {what} {shown!r}: {error}") from None
+        raise SpecError(f"{where}: {error}") from None
 
 
 def _split(node: ast.expr) -> list[ast.expr]:
@@ -73,35 +75,34 @@ def _split(node: ast.expr) -> list[ast.expr]:
     return [node, *reversed(parts)]
 
 
-def _call(node: ast.expr, what: str, text: str) -> Call:
+def _call(node: ast.expr, where: str) -> Call:
     if isinstance(node, ast.Name):
         return Call(node.id)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         if any(keyword.arg is None for keyword in node.keywords):
-            raise SpecError(f"cannot read {what} {text!r}: ** is not accepted")
+            raise SpecError(f"{where}: ** is not accepted")
         return Call(
             node.func.id,
-            tuple(_value(arg, what, text) for arg in node.args),
-            tuple((str(keyword.arg), _value(keyword.value, what, text)) for keyword in node.keywords),
+            tuple(_value(arg, where) for arg in node.args),
+            tuple((str(keyword.arg), _value(keyword.value, where)) for keyword in node.keywords),
         )
-    part = ast.unparse(node)
-    raise SpecError(f"cannot read {what} {text!r}: expected name or name(argument=value), got {part!r}")
+    raise SpecError(f"{where}: expected name or name(argument=value), got {show(ast.unparse(node))}")
 
 
-def _value(node: ast.expr, what: str, text: str) -> Any:
+def _value(node: ast.expr, where: str) -> Any:
     if isinstance(node, ast.Constant) and (node.value is None or isinstance(node.value, (int, float, str))):
         return node.value
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        value = _value(node.operand, what, text)
+        value = _value(node.operand, where)
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return -value if isinstance(node.op, ast.USub) else value
     if isinstance(node, (ast.List, ast.Tuple)):
-        return tuple(_value(item, what, text) for item in node.elts)
+        return tuple(_value(item, where) for item in node.elts)
     if isinstance(node, ast.Name):
         return {"nan": math.nan, "inf": math.inf}.get(node.id, Word(node.id))
     if isinstance(node, ast.Call):
-        return _call(node, what, text)
-    raise SpecError(f"cannot read {what} {text!r}: {ast.unparse(node)!r} is not a number, list, word or call")
+        return _call(node, where)
+    raise SpecError(f"{where}: {show(ast.unparse(node))} is not a number, list, word or call")
 
 
 class Registry(Mapping[str, type[Spec]]):
@@ -148,13 +149,13 @@ class Registry(Mapping[str, type[Spec]]):
         """
         calls = parse_pipe(text, self.family)
         if len(calls) != 1:
-            raise SpecError(f"{self.family} {text!r}: expected one {self.family}, got a pipe of {len(calls)}")
+            raise SpecError(f"{self.family} {show(text)}: expected one {self.family}, got a pipe of {len(calls)}")
         return self.build(calls[0])
 
     def build(self, call: Call) -> Spec:
         """Turn a parsed call into a spec; errors as in `parse`, and the spec's own for illegal values."""
         if call.name not in self._members:
-            raise SpecError(f"unknown {self.family} {call.name!r}{suggest(call.name, self._members)}")
+            raise SpecError(f"unknown {self.family} {show(call.name)}{suggest(call.name, self._members)}")
         member = self._members[call.name]
         fields: dict[str, dataclasses.Field[Any]] = {
             field.name: field
@@ -166,7 +167,7 @@ class Registry(Mapping[str, type[Spec]]):
         given: dict[str, Any] = dict(zip(fields, call.args, strict=False))
         for name, value in call.kwargs:
             if name not in fields:
-                raise SpecError(f"{call.name} has no argument {name!r}{suggest(name, fields)}")
+                raise SpecError(f"{call.name} has no argument {show(name)}{suggest(name, fields)}")
             if name in given:
                 raise SpecError(f"{call.name}: argument {name!r} is given twice")
             given[name] = value
@@ -192,6 +193,15 @@ class Registry(Mapping[str, type[Spec]]):
             raise SpecError(str(error)) from None
 
 
+def show(value: Any) -> str:
+    """Write a value into a message: its repr, cut where it is long."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer too long for Python to print
+        return "a number of too many digits"
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
 def suggest(name: str, known: Mapping[str, Any]) -> str:
     """End of a message: the nearest known name, or all of them."""
     if not known:
@@ -202,6 +212,10 @@ def suggest(name: str, known: Mapping[str, Any]) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
 
 
 def _as_float(value: Any) -> float:
@@ -216,14 +230,14 @@ def _convert(where: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> 
         if isinstance(value, Word):
             value = Call(str(value))
         if not isinstance(value, Call):
-            raise SpecError(f"{where} must be a {metadata['registry'].family}, got {value!r}")
+            raise SpecError(f"{where} must be a {metadata['registry'].family}, got {show(value)}")
         return metadata["registry"].build(value)
     options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
     if value is None and type(None) in options:
         return None
     converters: dict[Any, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
         float: ("a number", _is_number, _as_float),
-        int: ("a whole number", lambda v: _is_number(v) and float(v).is_integer(), int),
+        int: ("a whole number", _is_whole, int),
         str: ("a word", lambda v: isinstance(v, str), str),
         tuple[float, ...]: (
             "a list of numbers",
@@ -235,7 +249,7 @@ def _convert(where: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> 
     for _, accepts, convert in wanted:
         if accepts(value):
             return convert(value)
-    shown = f"{value.name}(...)" if isinstance(value, Call) else repr(value)
+    shown = f"{value.name[:MAX_SHOWN]}(...)" if isinstance(value, Call) else show(value)
     raise SpecError(f"{where} must be {' or '.join(name for name, *_ in wanted)}, got {shown}")
 
 
@@ -262,7 +276,9 @@ def _format_value(value: Any) -> str:
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_format_value, value)) + "]"
     if isinstance(value, str):
-        return value if value.isidentifier() and value not in ("nan", "inf", "None") else repr(value)
+        # Python reads a bare word as NFKC and keeps its keywords to itself; such words are quoted.
+        bare = value.isascii() and value.isidentifier() and not keyword.iskeyword(value) and value not in ("nan", "inf")
+        return value if bare else repr(value)
     if value is None or isinstance(value, int):
         return repr(value)
     return str(value)
