@@ -81,7 +81,6 @@ class RunDirectory:
                 run._lock.take()
                 # Another process may have been faster between the first look and the lock.
                 run._check(resume)
-                run._clean()
                 if not (directory / SPEC).exists():
                     write_json(directory / SPEC, spec)
             except BaseException:

@@ -1,5 +1,6 @@
 """The Lai-Robbins constant against high-precision values and limits."""
 
+import decimal
 import math
 
 import numpy as np
@@ -45,12 +46,14 @@ def test_kl_is_scipys_away_from_the_diagonal() -> None:
     assert_allclose(bernoulli_kl(p, q), expected, rtol=1e-12, atol=1e-16)
 
 
-@pytest.mark.parametrize("gap", [1e-3, 1e-4, 1e-7, 1e-10])
-def test_kl_of_close_arms_keeps_its_digits(gap: float) -> None:
-    # KL(q - d, q) = d^2 / (2 q (1-q)) (1 + d (1 - 2q) / (3 q (1-q)) + O(d^2)) at q = 1/4, d exact.
-    d = 2.0 ** round(math.log2(gap))
-    expected = d * d / (2 * 3 / 16) * (1 + d * 0.5 / (3 * 3 / 16))
-    assert_allclose(bernoulli_kl(0.25 - d, 0.25), expected, rtol=10 * d * d + 1e-14)
+@pytest.mark.parametrize("gap", [0.2, 0.03, 1e-3, 2e-4, 1e-4, 1e-7, 1e-10])
+@pytest.mark.parametrize("q", [0.25, 0.5, 0.9])
+def test_kl_keeps_its_digits_for_close_and_distant_arms(q: float, gap: float) -> None:
+    p = q - gap
+    with decimal.localcontext(prec=60):
+        x, y = decimal.Decimal(p), decimal.Decimal(q)
+        expected = float(x * (x / y).ln() + (1 - x) * ((1 - x) / (1 - y)).ln())
+    assert_allclose(bernoulli_kl(p, q), expected, rtol=1e-12)
 
 
 def test_edges_of_the_unit_interval() -> None:

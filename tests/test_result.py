@@ -119,6 +119,13 @@ def test_compare_with_a_named_baseline_turns_signs() -> None:
     assert a["p_value"] == b["p_value"]
 
 
+def test_intervals_follow_the_seed_and_estimates_do_not() -> None:
+    a, b = _result().compare(), _result(seed=8).compare()
+    for name in ("difference", "percent"):
+        assert_array_equal(a[name], b[name])
+        assert (a[f"{name}_low"] != b[f"{name}_low"]).all()
+
+
 def test_comparison_of_two_does_not_depend_on_a_third() -> None:
     two = _result(policies=POLICIES[:2]).compare().drop(columns="p_holm")
     three = _result().compare().drop(columns="p_holm")

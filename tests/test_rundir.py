@@ -1,6 +1,7 @@
 """Run directories: created late, refused to others, resumed to equal bytes after a kill at any moment."""
 
 import errno
+import fcntl
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from numpy.testing import assert_array_equal
 from stau_rl.atomic import whole_file, write_json
 from stau_rl.identity import first_difference, identity
 from stau_rl.kernels.contract import Block
-from stau_rl.lock import LOCK
+from stau_rl.lock import LOCK, DirectoryLock
 from stau_rl.result import RegretResult
 from stau_rl.rundir import PARTS, RunDirectory
 from stau_rl.runfiles import FINAL_FILES, SPEC
@@ -232,7 +233,7 @@ def test_parts_come_back_equal(tmp_path) -> None:
     assert len({path.name.lower() for path in (tmp_path / PARTS).iterdir()}) == 4
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "zeros", "foreign"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "zeros", "shape", "foreign"])
 def test_a_damaged_part_is_computed_again(tmp_path, whole: dict[str, bytes], damage: str) -> None:
     with RunDirectory.open(tmp_path, SPEC_A) as run:
         for first in (0, 10):
@@ -244,9 +245,12 @@ def test_a_damaged_part_is_computed_again(tmp_path, whole: dict[str, bytes], dam
             "empty": b"",
             "cut": good[:-30],
             "flip": good[:300] + bytes([good[300] ^ 1]) + good[301:],
+            # A shape that asks for more memory than there is.
+            "shape": good.replace(b"(3, 10), }" + b" " * 15, b"(3, 10" + b"0" * 15 + b"), }"),
             "zeros": good[:middle] + bytes(len(good) - middle),
             "foreign": b"mine",
         }
+        assert bad[damage] != good
         path.write_bytes(bad[damage])
         assert run.has_part("ucb | argmax", 0)
         assert not run.has_part("ucb | argmax", 10)
@@ -297,8 +301,10 @@ def test_a_run_killed_again_and_again_ends_in_equal_files(tmp_path, whole: dict[
 
 
 # A whole run renames 15 files into place: its spec, 8 parts, the spec again and 5 final files.
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("count", range(1, 16))
+@pytest.mark.parametrize(
+    ("count", "when"),
+    [*((count, "before") for count in range(1, 16)), (1, "after"), (9, "after"), (15, "after")],
+)
 def test_a_death_at_any_rename_leaves_a_run_to_resume(
     tmp_path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes], count: int, when: str
 ) -> None:
@@ -384,6 +390,24 @@ def test_a_second_holder_is_refused_until_the_first_lets_go(tmp_path) -> None:
     RunDirectory.open(tmp_path, SPEC_A, resume=True).close()
     with pytest.raises(ValueError, match="not held"):
         first.write_part("ucb | argmax", 0, simulate(SPEC_A, "ucb | argmax", 0))
+
+
+def test_a_lock_on_a_removed_file_is_not_held(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The last holder removes its file between our open and our lock; a third could then lock a new file.
+    flock = fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        flock(descriptor, operation)
+        monkeypatch.undo()
+        (tmp_path / LOCK).unlink()
+
+    monkeypatch.setattr("stau_rl.lock.fcntl.flock", late)
+    with DirectoryLock(tmp_path) as lock:
+        assert lock.held
+        with pytest.raises(ValueError, match="in use"):
+            DirectoryLock(tmp_path).take()
+    assert not lock.held
+    assert not (tmp_path / LOCK).exists()
 
 
 def test_another_process_is_refused_and_death_releases(tmp_path) -> None:

@@ -135,14 +135,14 @@ def test_groups_cover_every_instance_once_in_nearly_equal_sizes(n: int) -> None:
 
 
 def test_resample_counts_are_multinomial() -> None:
-    counts = np.concatenate(list(resample_counts(20, 30_000, seed=5)))
-    assert counts.shape == (30_000, 20)
+    counts = np.concatenate(list(resample_counts(20, 10_000, seed=5)))
+    assert counts.shape == (10_000, 20)
     assert_array_equal(counts.sum(axis=1), 20)
     # Variance of a count is 20 (1/20)(19/20) = 0.95, covariance of two -1/20; 5 standard errors, 210 numbers.
     covariance = np.cov(counts, rowvar=False)
     expected = np.eye(20) - 1 / 20
-    assert np.abs(covariance - expected).max() < 5 * 2 / math.sqrt(30_000)
-    assert np.abs(counts.mean(axis=0) - 1).max() < 5 / math.sqrt(30_000)
+    assert np.abs(covariance - expected).max() < 5 * 2 / math.sqrt(10_000)
+    assert np.abs(counts.mean(axis=0) - 1).max() < 5 / math.sqrt(10_000)
 
 
 def test_bootstrap_agrees_with_resampling_by_index() -> None:
