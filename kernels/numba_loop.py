@@ -1,0 +1,177 @@
+"""The compiled step loop on CPU cores: instances side by side in vector lanes, blocks of them spread over threads.
+
+`simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`numba_plan`), its source is
+written from templates (`numba_steps`, `numba_codegen`) and compiled once; this module allocates the state, calls
+the compiled loop for a part of a second at a time, and collects the results.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
+from stau_rl.kernels.numba_codegen import load_loop
+from stau_rl.kernels.numba_plan import Plan, make_plan
+from stau_rl.kernels.philox import MAX_ARMS, split_seed
+
+# Arm-steps of one call: a fraction of a second, so that progress shows and Ctrl-C works.
+WORK = 6e8
+# Bytes of state held at once.
+STATE_BYTES = 96 * 2**20
+
+
+def simulate(
+    policy: Any,
+    arms: ArmTable,
+    *,
+    seed: int,
+    first_instance: int,
+    horizon: int,
+    checkpoints: NDArray[np.int64],
+    dtype: str = "float32",
+    device: str = "cpu",
+    record: bool = False,
+    progress: Progress | None = None,
+) -> Block:
+    """Play `policy` on every instance of `arms` for `horizon` steps, on the CPU.
+
+    Args:
+        policy: a policy of `stau_rl.agents`; see `numba_plan` for those that have a compiled form.
+        arms: the arms, with at most 1024 arms.
+        seed: 64-bit seed.
+        first_instance: global number of the block's first instance.
+        horizon: number of steps T.
+        checkpoints: increasing numbers of plays in [1, T] at which regret is read off.
+        dtype: `float32`, the precision of weights; argmax-type policies compare float64 scores regardless.
+        device: `cpu`.
+        record: also return every action and reward.
+        progress: called with the instance-steps finished since its last call, several times a second.
+
+    Returns:
+        The block's results; see `Block`.
+
+    Raises:
+        EngineError: this engine cannot run what was asked.
+    """
+    if dtype != "float32":
+        raise EngineError(
+            f"the numba engine computes in float32, got dtype={dtype!r}; engine='torch' has float64"
+        )
+    if device != "cpu":
+        raise EngineError(
+            f"the numba engine runs on device='cpu', got {device!r}; engine='triton' runs on a GPU"
+        )
+    if arms.arms > MAX_ARMS:
+        raise EngineError(f"at most {MAX_ARMS} arms have random streams, got {arms.arms}")
+    plan = make_plan(policy.lowered() if hasattr(policy, "lowered") else policy, arms, horizon)
+    play = load_loop(plan.spec)
+    checkpoints = np.ascontiguousarray(checkpoints, dtype=np.int64)
+    result = _empty_block(arms, horizon, checkpoints.size, record)
+    keys = [np.uint64(word) for word in split_seed(seed)]
+    parameters = tuple(np.float64(value) for value in plan.parameters)
+    lanes, late = plan.spec.lanes, late_start(horizon)
+    group = _blocks_per_group(plan, horizon, checkpoints.size, record) * lanes
+    for start in range(0, arms.instances, group):
+        stop = min(start + group, arms.instances)
+        state = _initial_state(plan, arms, start, stop, horizon, checkpoints.size, record)
+        first = np.uint64((first_instance + start) % (1 << 64))
+        steps = max(2, int(WORK / (plan.cost * arms.arms * state["count"].shape[0] * lanes)))
+        for begin in range(0, horizon, steps):
+            end = min(begin + steps, horizon)
+            play(begin, end, *keys, first, late, checkpoints, parameters, **state)
+            if progress is not None:
+                progress((stop - start) * (end - begin))
+        _collect(result, state, arms.arms, lanes, start, stop)
+    return result
+
+
+def _blocks_per_group(plan: Plan, horizon: int, checkpoints: int, record: bool) -> int:
+    """Blocks whose state is held at once: enough work for one call, little enough memory."""
+    spec = plan.spec
+    lane_bytes = 52 * spec.arms + 16 * checkpoints + (10 * horizon if record else 0)
+    by_work = WORK / (plan.cost * spec.arms * spec.lanes * horizon)
+    by_memory = STATE_BYTES / (lane_bytes * spec.lanes)
+    threads = numba.get_num_threads()
+    # A multiple of the threads, so that none idles at the end of a call.
+    return max(1, round(min(by_work, by_memory) / threads)) * threads
+
+
+def _empty_block(arms: ArmTable, horizon: int, checkpoints: int, record: bool) -> Block:
+    n = arms.instances
+    return Block(
+        regret=np.empty((checkpoints, n)),
+        optimal=np.empty((checkpoints, n), dtype=np.bool_),
+        late_optimal=np.empty(n, dtype=np.int64),
+        pulls=np.empty((arms.arms, n), dtype=np.int64),
+        reward_sums=np.empty((arms.arms, n)),
+        actions=np.empty((horizon, n), dtype=np.int16) if record else None,
+        rewards=np.empty((horizon, n)) if record else None,
+    )
+
+
+def _initial_state(
+    plan: Plan, arms: ArmTable, start: int, stop: int, horizon: int, checkpoints: int, record: bool
+) -> dict[str, NDArray[Any]]:
+    """State and output arrays of a group of blocks, blocks first; padded lanes repeat the last instance."""
+    spec = plan.spec
+    blocks = -(-(stop - start) // spec.lanes)
+    size = spec.arms * spec.lanes
+
+    def blocked(values: NDArray[Any]) -> NDArray[Any]:
+        columns = np.minimum(np.arange(start, start + blocks * spec.lanes), stop - 1)
+        wide = values[:, columns if values.shape[1] > 1 else np.zeros_like(columns)]
+        return np.ascontiguousarray(wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)).reshape(
+            blocks, size
+        )
+
+    def full(value: float, dtype: str, needed: bool = True) -> NDArray[Any]:
+        return np.full((blocks, size if needed else 1), value, dtype=dtype)
+
+    flags, unused = spec.flags, np.zeros((blocks, 1))
+    bernoulli = "BERNOULLI" in flags
+    recorded = (blocks, horizon, spec.lanes) if record else (blocks, 0, 0)
+    return {
+        "count": full(0, spec.count),
+        "gain": full(0, spec.gain),
+        "bound": blocked(np.ceil(arms.means * 2.0**24).astype(np.int32))
+        if bernoulli
+        else unused.astype(np.int32),
+        "mu": blocked(arms.means) if "GAUSSIAN" in flags else unused,
+        "mean": full(plan.mean, spec.real, "HAS_MEAN" in flags),
+        "root": full(plan.root, spec.real, "HAS_ROOT" in flags),
+        "preference": full(plan.preference, "float32", "PREFERENCES" in flags),
+        "gap": blocked(arms.gaps()),
+        "reward_sum": np.zeros((blocks, spec.lanes)),
+        "words": np.empty((blocks, 4 * spec.lanes), dtype=np.int32),
+        "snapshot": np.empty((blocks, spec.lanes), dtype=np.int64),
+        "values": np.ascontiguousarray(arms.values, dtype=np.float64),
+        "offsets": np.ascontiguousarray(arms.offsets, dtype=np.int64),
+        "regret": np.empty((blocks, checkpoints, spec.lanes)),
+        "optimal": np.empty((blocks, checkpoints, spec.lanes), dtype=np.int64),
+        "late_optimal": np.zeros((blocks, spec.lanes), dtype=np.int64),
+        "actions": np.empty(recorded, dtype=np.int16),
+        "rewards": np.empty(recorded),
+    }
+
+
+def _collect(
+    result: Block, state: dict[str, NDArray[Any]], arms: int, lanes: int, start: int, stop: int
+) -> None:
+    """Copy a finished group's lanes to their instances."""
+
+    def rows(values: NDArray[Any], count: int) -> NDArray[Any]:
+        return values.reshape(-1, count, lanes).swapaxes(0, 1).reshape(count, -1)[:, : stop - start]
+
+    columns = slice(start, stop)
+    checkpoints = result.regret.shape[0]
+    result.regret[:, columns] = rows(state["regret"], checkpoints)
+    result.optimal[:, columns] = rows(state["optimal"], checkpoints) > 0
+    result.pulls[:, columns] = rows(state["count"], arms)
+    result.reward_sums[:, columns] = rows(state["gain"], arms)
+    optimal = (rows(state["gap"], arms) == 0.0) * result.pulls[:, columns]
+    result.late_optimal[columns] = optimal.sum(axis=0) + rows(state["late_optimal"], 1)[0]
+    if result.actions is not None and result.rewards is not None:
+        result.actions[:, columns] = rows(state["actions"], result.actions.shape[0])
+        result.rewards[:, columns] = rows(state["rewards"], result.actions.shape[0])
