@@ -97,11 +97,7 @@ class _Expand(ast.NodeTransformer):
 
 def _arm_subscript(node: ast.AST) -> str | None:
     """The name in `name[k]`, or None."""
-    if (
-        isinstance(node, ast.Subscript)
-        and isinstance(node.value, ast.Name)
-        and isinstance(node.slice, ast.Name)
-    ):
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Name):
         return node.value.id if node.slice.id == "k" else None
     return None
 
@@ -188,9 +184,7 @@ def write_source(spec: Specialisation, on_disk: bool = True) -> str:
     function = copy.deepcopy(_template("block"))
     arguments = [argument.arg for argument in function.args.args]
     function = _Expand(spec, spec.flags | many, bodies).visit(function)
-    function.decorator_list = [
-        ast.parse('njit(error_model="numpy", nogil=True, cache=CACHE)', mode="eval").body
-    ]
+    function.decorator_list = [ast.parse('njit(error_model="numpy", nogil=True, cache=CACHE)', mode="eval").body]
     head = ""
     if spec.head is not None:
         head = f"log2_weight = DEVICE_HEADS[{spec.head!r}].log2_weight\nhead_slope = DEVICE_HEADS[{spec.head!r}].slope"
@@ -210,9 +204,7 @@ def _buffers(spec: Specialisation) -> str:
     """Statements that allocate what the chosen variant keeps outside registers."""
     lines = ["lane_luck = np.empty(WIDTH, np.int32)"]
     if not spec.unrolled:
-        lines += [
-            f"{name} = np.empty(K * WIDTH, np.{spec.real})" for name in ("score", "level", "edge", "weight")
-        ]
+        lines += [f"{name} = np.empty(K * WIDTH, np.{spec.real})" for name in ("score", "level", "edge", "weight")]
         kinds = {"count": spec.count, "gain": spec.gain, "bound": "int32", "mu": "float64"}
         kinds |= {"mean": spec.real, "root": spec.real}
         lines += [f"lane_{name} = np.empty(WIDTH, np.{kind})" for name, kind in kinds.items()]

@@ -139,9 +139,7 @@ def bind_head(head: Any) -> tuple[str, float, float]:
     name = head.name
     if name not in DEVICE_HEADS:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
-        raise EngineError(
-            f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head"
-        )
+        raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
     parameters = [float(getattr(head, field.name)) for field in fields(head) if field.name != "name"]
     p, q = (parameters + [0.0, 0.0])[:2]
     if name == "s_tau" and q < TINY_EPS:

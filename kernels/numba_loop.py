@@ -56,13 +56,9 @@ def simulate(
         EngineError: this engine cannot run what was asked.
     """
     if dtype != "float32":
-        raise EngineError(
-            f"the numba engine computes in float32, got dtype={dtype!r}; engine='torch' has float64"
-        )
+        raise EngineError(f"the numba engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
     if device != "cpu":
-        raise EngineError(
-            f"the numba engine runs on device='cpu', got {device!r}; engine='triton' runs on a GPU"
-        )
+        raise EngineError(f"the numba engine runs on device='cpu', got {device!r}; engine='triton' runs on a GPU")
     if arms.arms > MAX_ARMS:
         raise EngineError(f"at most {MAX_ARMS} arms have random streams, got {arms.arms}")
     plan = make_plan(policy.lowered() if hasattr(policy, "lowered") else policy, arms, horizon)
@@ -122,9 +118,7 @@ def _initial_state(
     def blocked(values: NDArray[Any]) -> NDArray[Any]:
         columns = np.minimum(np.arange(start, start + blocks * spec.lanes), stop - 1)
         wide = values[:, columns if values.shape[1] > 1 else np.zeros_like(columns)]
-        return np.ascontiguousarray(wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)).reshape(
-            blocks, size
-        )
+        return np.ascontiguousarray(wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)).reshape(blocks, size)
 
     def full(value: float, dtype: str, needed: bool = True) -> NDArray[Any]:
         return np.full((blocks, size if needed else 1), value, dtype=dtype)
@@ -135,9 +129,7 @@ def _initial_state(
     return {
         "count": full(0, spec.count),
         "gain": full(0, spec.gain),
-        "bound": blocked(np.ceil(arms.means * 2.0**24).astype(np.int32))
-        if bernoulli
-        else unused.astype(np.int32),
+        "bound": blocked(np.ceil(arms.means * 2.0**24).astype(np.int32)) if bernoulli else unused.astype(np.int32),
         "mu": blocked(arms.means) if "GAUSSIAN" in flags else unused,
         "mean": full(plan.mean, spec.real, "HAS_MEAN" in flags),
         "root": full(plan.root, spec.real, "HAS_ROOT" in flags),
@@ -156,9 +148,7 @@ def _initial_state(
     }
 
 
-def _collect(
-    result: Block, state: dict[str, NDArray[Any]], arms: int, lanes: int, start: int, stop: int
-) -> None:
+def _collect(result: Block, state: dict[str, NDArray[Any]], arms: int, lanes: int, start: int, stop: int) -> None:
     """Copy a finished group's lanes to their instances."""
 
     def rows(values: NDArray[Any], count: int) -> NDArray[Any]:

@@ -145,9 +145,7 @@ def simulate(
 @lru_cache(maxsize=1)
 def _workers(processes: int) -> ProcessPoolExecutor:
     """Worker processes that outlive the call, so that each compiles a loop once."""
-    return ProcessPoolExecutor(
-        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread
-    )
+    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread)
 
 
 def _single_thread() -> None:
@@ -330,9 +328,7 @@ def _compiled(
     return run
 
 
-def _play_chunk(
-    key: Any, means: Any, settings: Settings, chunk: int, horizon: int, c: float, tau: float
-) -> Any:
+def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: int, c: float, tau: float) -> Any:
     """Pulls [arms, chunk] of one chunk; means [arms, chunk or 1]."""
     import jax
     import jax.numpy as jnp
@@ -350,9 +346,7 @@ def _play_chunk(
         bonus = c * jnp.sqrt(2.0 * jnp.log(t.astype(jnp.float32)))
         ucb = sums * (inverse * inverse) + bonus * inverse
         centre = cut(ucb.sum(axis, keepdims=True) * (1.0 / arms))
-        base = _softplus(ucb - centre, settings.softplus) + EPS / (
-            LN2 if settings.softplus == "poly" else 1.0
-        )
+        base = _softplus(ucb - centre, settings.softplus) + EPS / (LN2 if settings.softplus == "poly" else 1.0)
         if settings.sampling == "inverse_cdf":
             action, reward = uniforms
             cdf = cut(_running_sums(cut(_power(base, tau, settings.power)), axis, settings.cdf))

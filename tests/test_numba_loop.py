@@ -193,9 +193,7 @@ def by_cdf(weights: NDArray, u: float) -> tuple[int, float]:
     return int(np.argmax(cdf > u * cdf[-1])), float(np.abs(cdf / cdf[-1] - u).min())
 
 
-def scalar_history(
-    policy: Any, arms: ArmTable, seed: int, j: int, horizon: int
-) -> Iterator[tuple[int, float, float]]:
+def scalar_history(policy: Any, arms: ArmTable, seed: int, j: int, horizon: int) -> Iterator[tuple[int, float, float]]:
     """Plain float64 loop of one instance: (arm, reward, margin of the decision) step by step."""
     count, gain = np.zeros(arms.arms), np.zeros(arms.arms)
     instance, means = np.array([j]), arms.means[:, j % arms.means.shape[1]]
@@ -225,16 +223,11 @@ def scalar_history(
             tied = np.flatnonzero(mean == mean.max())
             arm = int(second[0] * arms.arms) if u < policy.eps else int(tied[int(second[1] * tied.size)])
         elif policy.name == "thompson" and arms.binary:
-            draws = [
-                scalar_beta(1 + gain[k], 1 + count[k] - gain[k], seed, instance, t, k)
-                for k in range(arms.arms)
-            ]
+            draws = [scalar_beta(1 + gain[k], 1 + count[k] - gain[k], seed, instance, t, k) for k in range(arms.arms)]
             arm = int(np.argmax(draws))
         elif policy.name == "thompson":
             precision = policy.prior_sd**-2 + count / (policy.sigma or arms.sigma) ** 2
-            centre = (
-                policy.prior_mean * policy.prior_sd**-2 + gain / (policy.sigma or arms.sigma) ** 2
-            ) / precision
+            centre = (policy.prior_mean * policy.prior_sd**-2 + gain / (policy.sigma or arms.sigma) ** 2) / precision
             word = np.array([words(seed, instance, t, PRIVATE + k)[0, 0] >> 8 for k in range(arms.arms)])
             draws = centre + special.ndtri((word + 0.5) * 2.0**-24) / np.sqrt(precision)
             arm, best = int(np.argmax(draws)), np.sort(draws)
@@ -397,9 +390,7 @@ def test_history_does_not_depend_on_the_batch(name: str, kind: str) -> None:
     options = {"seed": 3, "checkpoints": np.array([1, 7, 60])}
     whole = play(POLICIES[name], make(means, 1000), 60, first_instance=40, **options)
     for start, stop in ((0, 1), (1, 8), (993, 1000), (500, 1000)):
-        part = play(
-            POLICIES[name], make(means[:, start:stop], stop - start), 60, first_instance=40 + start, **options
-        )
+        part = play(POLICIES[name], make(means[:, start:stop], stop - start), 60, first_instance=40 + start, **options)
         for field in ("regret", "optimal", "late_optimal", "pulls", "reward_sums"):
             assert np.array_equal(getattr(part, field), getattr(whole, field)[..., start:stop]), field
 

@@ -54,9 +54,7 @@ def test_exp2_nonpositive() -> None:
 
 
 def test_log2_positive() -> None:
-    x = np.concatenate([np.geomspace(1.2e-38, 3e38, 400_001), np.linspace(0.5, 2.0, 400_001)]).astype(
-        np.float32
-    )
+    x = np.concatenate([np.geomspace(1.2e-38, 3e38, 400_001), np.linspace(0.5, 2.0, 400_001)]).astype(np.float32)
     wanted = np.log2(x.astype(np.float64))
     error = np.abs(apply(numba_math.log2_positive, x) - wanted)
     assert (error <= 1.5e-7 + 1e-7 * np.abs(wanted)).all()
@@ -166,9 +164,7 @@ def _philox_words(first, index, stream, low, high, out):
 def test_philox_lanes_equal_the_reference(seed: int, first: int) -> None:
     out = np.empty(64, dtype=np.int32)
     index, stream = 123_456_789, PRIVATE + 3 + 1024 * 5
-    _philox_words(
-        np.uint64(first), np.uint64(index), np.uint64(stream), *map(np.uint64, split_seed(seed)), out
-    )
+    _philox_words(np.uint64(first), np.uint64(index), np.uint64(stream), *map(np.uint64, split_seed(seed)), out)
     instances = np.arange(16, dtype=np.int64) + first
     assert (out.reshape(4, 16) == words(seed, instances, index, stream) >> 8).all()
 
