@@ -12,7 +12,7 @@ from stau_rl.agents.thompson import Thompson
 from stau_rl.agents.ucb1 import Ucb1
 from stau_rl.agents.uniform_random import Random
 from stau_rl.heads import HEADS
-from stau_rl.heads.text import Registry, SpecError, parse_pipe
+from stau_rl.text import Registry, SpecError, parse_pipe
 
 POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, GradientBandit)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from stau_rl.heads.text import format_spec
+from stau_rl.text import format_spec
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import Draws, State

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.base import require_finite
-from stau_rl.heads.text import Registry, format_spec
+from stau_rl.text import Registry, format_spec
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import State

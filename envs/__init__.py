@@ -4,7 +4,7 @@ from stau_rl.envs.arms import Arms
 from stau_rl.envs.bernoulli import BernoulliArms
 from stau_rl.envs.empirical import EmpiricalArms
 from stau_rl.envs.gaussian import GaussianArms
-from stau_rl.heads.text import Registry
+from stau_rl.text import Registry
 
 ARMS: Registry[Arms] = Registry("set of arms", BernoulliArms, GaussianArms, EmpiricalArms)
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stau_rl.heads.text import format_spec
+from stau_rl.text import format_spec
 
 MAX_ARMS = 1024
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stau_rl.heads import HEADS, Escort, Head, Registry, Softmax, SpecError, STau, parse_head
-from stau_rl.heads.text import MAX_TEXT, Call, format_number, parse_pipe
+from stau_rl.text import MAX_TEXT, Call, format_number, parse_pipe
 
 many = settings(max_examples=300, deadline=None)
 positive = st.floats(min_value=1e-300, allow_infinity=False)
@@ -36,7 +36,7 @@ class Toy:
     head: Head = dataclasses.field(default=Softmax(), metadata={"registry": HEADS})
 
     def __str__(self) -> str:
-        from stau_rl.heads.text import format_spec
+        from stau_rl.text import format_spec
 
         return format_spec(self)
 

@@ -13,7 +13,7 @@ from stau_rl.heads.s_tau import STau, log_s_tau, s_tau
 from stau_rl.heads.sigmoid_norm import SigmoidNorm
 from stau_rl.heads.softmax import Softmax
 from stau_rl.heads.softplus_norm import SoftplusNorm
-from stau_rl.heads.text import Registry, SpecError
+from stau_rl.text import Registry, SpecError
 
 HEADS: Registry[Head] = Registry("head", Softmax, STau, Escort, SoftplusNorm, SigmoidNorm, Argmax)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.normalise import check_scores, normalise_log, prepare
-from stau_rl.heads.text import format_spec
+from stau_rl.text import format_spec
 
 
 class Head:
