@@ -20,7 +20,7 @@ from stau_rl.tables import compare, summarise
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from stau_rl.plotting import Scale
+    from stau_rl.plotting import Legend, Scale
 
 NEEDED = ("policies", "checkpoints", "horizon", "instances", "seed")
 
@@ -184,17 +184,19 @@ class RegretResult:
         scale: "Scale" = "log",
         policies: Sequence[str] | None = None,
         quantiles: bool = False,
+        legend: "Legend | None" = None,
     ) -> "Axes":
-        """Draw regret curves; see `stau_rl.plotting.plot_regret`."""
+        """Draw regret curves; arguments as in `stau_rl.plotting.plot_regret`."""
         from stau_rl.plotting import plot_regret
 
-        return plot_regret(self, ax, scale=scale, policies=policies, quantiles=quantiles)
+        return plot_regret(self, ax, scale=scale, policies=policies, quantiles=quantiles, legend=legend)
 
     def save(self, directory: str | Path) -> None:
         """Write the files of a run directory; `load` gives an equal result back.
 
         Args:
-            directory: a new or empty directory, or one that holds the same spec.
+            directory: a new or empty directory, or one that holds the same spec; a finished run there stays
+                as it is.
 
         Raises:
             ValueError: the directory holds something else, is in use, or cannot be written.

@@ -48,7 +48,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> MeanInterval:
     if x.size == 1:
         return MeanInterval(mean, np.nan, np.nan, np.nan)
     deviation -= shift
-    se = float(np.sqrt(np.dot(deviation, deviation) / (x.size - 1) / x.size))
+    se = float(np.sqrt(np.square(deviation, out=deviation).sum() / (x.size - 1) / x.size))
     half = float(special.stdtrit(x.size - 1, 0.5 + confidence / 2)) * se
     return MeanInterval(mean, se, mean - half, mean + half)
 

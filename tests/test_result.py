@@ -290,7 +290,7 @@ def test_plot_draws_means_bands_and_the_bound() -> None:
 
 def test_plot_of_a_choice_keeps_colours_and_adds_quantiles() -> None:
     result = _result()
-    ax = plot_regret(result, policies=POLICIES[2:], quantiles=True, legend="none")
+    ax = result.plot(policies=POLICIES[2:], quantiles=True, legend="none")
     assert ax.get_legend() is None
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     mean, low, high, _ = ax.get_lines()
