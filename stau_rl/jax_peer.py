@@ -1,0 +1,472 @@
+"""The bandit loop as a JAX user would write it for speed: the peer of the project's own engines.
+
+Centred UCB scores | s_tau on Bernoulli arms, `lax.scan` over steps, JAX's own random numbers, float32.
+What made it fast on CPU, and why the code looks as it does:
+
+- XLA fuses a chain of slices by computing its producers again for every slice, so `optimization_barrier` cuts
+  the step into five passes: centre, weights, cumulative weights, arm, update.
+- `log` and `exp` dominate; base-2 softplus in two short polynomials costs a quarter of `log1p(exp(s))`.
+- XLA prefers 256-bit vectors on CPU unless told otherwise (`vector_width`).
+- The batch runs in chunks whose state stays in L2, in one process per core with intra-op threads off
+  (`NPROC=1`): splitting passes of some microseconds over threads costs more than it gains, and several host
+  devices in one process (`--xla_force_host_platform_device_count`) still split their passes over threads.
+
+JAX is an optional extra (`pip install "stau-rl[peers]"`); importing this module does not import it.
+"""
+
+import multiprocessing
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from itertools import pairwise
+from statistics import median
+from typing import Any, Literal
+
+import numpy as np
+from numpy.polynomial import chebyshev
+from numpy.typing import ArrayLike, NDArray
+
+EPS = 1e-8
+LN2 = float(np.log(2.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the loop is written and compiled; none of it changes the law of the result.
+
+    Attributes:
+        layout: axis order of the state. `arms_first` vectorises over instances.
+        sampling: how an arm is drawn from the weights.
+        softplus: `poly` (base 2, two polynomials, 4e-7 relative on [-4, 4]), `log` for log(1 + e^s), `log1p`
+            and `library` (`jax.nn.softplus`).
+        power: `multiply` for integer tau (any other tau falls to `pow`), `pow`, or `exp_log`.
+        cdf: running sums of the weights as `rows` added one by one, `cumsum`, or a triangular `matmul`.
+        rng: JAX generator; `threefry` is the one that is not partitionable.
+        cache_rsqrt: keep 1/sqrt(n) in the state instead of computing it for every arm.
+        draw: one call of the generator per `step`, or one per scan iteration (`block`). Inverse CDF only.
+        unroll: steps per iteration of the scan.
+        chunk: instances per chunk; chunks on the same device run one after another. None: one chunk a device.
+        devices: devices of the process to spread the chunks over.
+        processes: worker processes, each with one thread, to spread the instances over; kept for later calls.
+            None plays in the caller's process. For CPU; the caller's script needs the `__main__` guard of
+            `multiprocessing`.
+        vector_width: bits of a CPU vector that XLA may use; None leaves XLA's default. Ignored off the CPU.
+    """
+
+    layout: Literal["arms_first", "instances_first"] = "arms_first"
+    sampling: Literal["inverse_cdf", "categorical", "gumbel"] = "inverse_cdf"
+    softplus: Literal["poly", "log", "log1p", "library"] = "poly"
+    power: Literal["multiply", "pow", "exp_log"] = "multiply"
+    cdf: Literal["rows", "cumsum", "matmul"] = "rows"
+    rng: Literal["threefry", "threefry_partitionable", "rbg", "unsafe_rbg"] = "threefry"
+    draw: Literal["block", "step"] = "block"
+    cache_rsqrt: bool = False
+    unroll: int = 8
+    chunk: int | None = 2048
+    devices: int = 1
+    processes: int | None = None
+    vector_width: int | None = 512
+
+
+FASTEST = Settings(processes=os.cpu_count())
+"""The fastest settings found on a two-core AVX-512 CPU; `sweep` finds them again elsewhere."""
+
+
+def simulate(
+    *,
+    means: ArrayLike | int,
+    c: float,
+    tau: float,
+    seed: int,
+    horizon: int,
+    instances: int,
+    settings: Settings = Settings(),
+    **changes: Any,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Play centred UCB scores | s_tau(tau) on Bernoulli arms.
+
+    Arm t at step t < K; then ucb_k = mean_k + c sqrt(2 ln N / n_k), minus its mean over the arms; weights
+    (softplus(s) + 1e-8)^tau; arm = first k with cdf_k > u * total.
+
+    Args:
+        means: [arms] shared by all instances, or [arms, instances], or a number of arms whose means are drawn
+            per instance, uniformly on [0, 1).
+        c: exploration constant.
+        tau: exponent, at least 1.
+        seed: seed of JAX's key.
+        horizon: steps T, below 2^24 (counts are float32).
+        instances: independent replicates.
+        settings: how the loop is written; see `Settings`.
+        **changes: fields of `Settings` to replace, for example `layout="instances_first"`.
+
+    Returns:
+        Pseudo-regret after T plays, float64 [instances], and pulls, int64 [arms, instances].
+
+    Raises:
+        ValueError: an argument is out of range.
+        ImportError: JAX is not installed.
+    """
+    settings = replace(settings, **changes)
+    if not 0 < horizon < 1 << 24:
+        raise ValueError(f"horizon must be in [1, 2^24), got {horizon!r}")
+    if instances < 1:
+        raise ValueError(f"instances must be at least 1, got {instances!r}")
+    if not tau >= 1:
+        raise ValueError(f"tau must be at least 1, got {tau!r}")
+    table: NDArray[np.float32] | None = None
+    if not isinstance(means, (int, np.integer)):
+        table = np.asarray(means, dtype=np.float32)
+        if table.ndim not in (1, 2) or (table.ndim == 2 and table.shape[1] != instances):
+            raise ValueError(f"means must be [arms] or [arms, {instances}], got shape {table.shape}")
+    play = partial(_play_share, c=float(c), tau=float(tau), horizon=horizon, settings=settings, seed=seed)
+    if settings.processes is None:
+        return play(int(means) if table is None else table, instances, 0)  # type: ignore[arg-type]
+    bounds = [instances * i // settings.processes for i in range(settings.processes + 1)]
+    futures = []
+    for share, (start, end) in enumerate(pairwise(bounds)):
+        if start == end:
+            continue
+        arms = table if table is None or table.ndim == 1 else table[:, start:end]
+        futures.append(
+            _workers(settings.processes).submit(
+                play,
+                int(means) if arms is None else arms,  # type: ignore[arg-type]
+                end - start,
+                share,
+            )
+        )
+    results = [future.result() for future in futures]
+    return np.concatenate([r for r, _ in results]), np.concatenate([p for _, p in results], axis=1)
+
+
+@lru_cache(maxsize=1)
+def _workers(processes: int) -> ProcessPoolExecutor:
+    """Worker processes that outlive the call, so that each compiles a loop once."""
+    return ProcessPoolExecutor(
+        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread
+    )
+
+
+def _single_thread() -> None:
+    """Keep XLA of this process to one thread; must run before JAX starts."""
+    os.environ["NPROC"] = "1"
+
+
+def _play_share(
+    means: int | NDArray[np.float32],
+    instances: int,
+    share: int,
+    *,
+    c: float,
+    tau: float,
+    seed: int,
+    horizon: int,
+    settings: Settings,
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Play one process's share of the instances; its key is `seed` folded with `share`."""
+    import jax
+
+    devices = settings.devices
+    if not 1 <= devices <= len(jax.devices()):
+        raise ValueError(f"devices must be in [1, {len(jax.devices())}], got {devices!r}")
+    chunk = min(settings.chunk or instances, -(-instances // devices))
+    per_device = -(-instances // (chunk * devices))
+    padded = chunk * per_device * devices
+    table = means if isinstance(means, np.ndarray) else None
+    arms = int(means) if table is None else int(table.shape[0])
+    per_instance = table is not None and table.ndim == 2
+    if table is not None and per_instance:
+        table = np.pad(table, ((0, 0), (0, padded - instances)))
+        table = table.reshape(arms, -1, chunk).transpose(1, 0, 2)  # [chunks, arms, chunk]
+
+    run = _compiled(settings, arms, horizon, chunk, devices, c, tau, table is None, per_instance)
+    chunks = np.arange(padded // chunk, dtype=np.uint32)
+    key = jax.random.key(seed, impl="threefry2x32" if settings.rng.startswith("threefry") else settings.rng)
+    played, true_means = run(
+        jax.random.fold_in(key, share), chunks, np.zeros(0, np.float32) if table is None else table
+    )
+    pulls = np.asarray(played).transpose(1, 0, 2).reshape(arms, padded)[:, :instances].astype(np.int64)
+    if table is not None and table.ndim == 1:
+        mu = table[:, None].astype(np.float64)
+    else:
+        mu = np.asarray(true_means, dtype=np.float64).transpose(1, 0, 2).reshape(arms, padded)[:, :instances]
+    return (pulls * (mu.max(axis=0) - mu)).sum(axis=0), pulls
+
+
+def sweep(
+    *,
+    arms: int = 10,
+    horizon: int = 500,
+    tau: float = 5.0,
+    repeats: int = 5,
+    instances: Iterable[int] = (65_536,),
+    variants: Iterable[dict[str, Any]] | None = None,
+    base: Settings = Settings(),
+) -> list[dict[str, Any]]:
+    """Time variants of the loop, warm, on arms of means equally spaced in [0.1, 0.9].
+
+    Args:
+        arms: number of arms K.
+        horizon: steps.
+        tau: exponent.
+        repeats: timed runs of each variant.
+        instances: batch sizes.
+        variants: changes to `base`, one dictionary a variant; None tries each documented choice by itself.
+        base: the settings to change.
+
+    Returns:
+        One row a variant and batch size: its settings, `instances`, `seconds` (median), `seconds_best`,
+        `arm_steps_per_second` (from the median), `best_arm_steps_per_second`,
+        `arm_steps_per_cpu_second` (best; steadier on a busy machine; None with worker processes),
+        `compile_seconds`.
+    """
+    rows = []
+    for variant in _one_at_a_time(base) if variants is None else variants:
+        for size in instances:
+            settings = replace(base, **variant)
+            play = partial(
+                simulate,
+                means=np.linspace(0.1, 0.9, arms),
+                c=1.0,
+                tau=tau,
+                seed=0,
+                horizon=horizon,
+                instances=size,
+                settings=settings,
+            )
+            start = time.perf_counter()
+            play()
+            first = time.perf_counter() - start
+            wall, cpu = [], []
+            for _ in range(repeats):
+                start, start_cpu = time.perf_counter(), time.process_time()
+                play()
+                wall.append(time.perf_counter() - start)
+                cpu.append(time.process_time() - start_cpu)
+            work = arms * horizon * size
+            rows.append(
+                asdict(settings)
+                | {
+                    "instances": size,
+                    "seconds": median(wall),
+                    "seconds_best": min(wall),
+                    "arm_steps_per_second": work / median(wall),
+                    "best_arm_steps_per_second": work / min(wall),
+                    "arm_steps_per_cpu_second": work / min(cpu) if settings.processes is None else None,
+                    "compile_seconds": first - min(wall),
+                }
+            )
+    return rows
+
+
+def _one_at_a_time(base: Settings) -> list[dict[str, Any]]:
+    """The base itself, then every other choice of every field, one field at a time."""
+    choices: dict[str, tuple[Any, ...]] = {
+        "layout": ("arms_first", "instances_first"),
+        "sampling": ("inverse_cdf", "categorical", "gumbel"),
+        "softplus": ("poly", "log", "log1p", "library"),
+        "power": ("multiply", "pow", "exp_log"),
+        "cdf": ("rows", "cumsum", "matmul"),
+        "rng": ("threefry", "threefry_partitionable", "rbg", "unsafe_rbg"),
+        "draw": ("block", "step"),
+        "cache_rsqrt": (True, False),
+        "unroll": (1, 2, 4, 8, 16),
+        "chunk": (1024, 2048, 4096, 8192, 16_384, None),
+        "processes": (None, os.cpu_count()),
+        "vector_width": (None, 256, 512),
+    }
+    current = asdict(base)
+    return [{}] + [{name: v} for name, values in choices.items() for v in values if v != current[name]]
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    settings: Settings,
+    arms: int,
+    horizon: int,
+    chunk: int,
+    devices: int,
+    c: float,
+    tau: float,
+    drawn: bool,
+    per_instance: bool,
+) -> Any:
+    """The jitted loop, (key, chunk numbers, means) -> (pulls, means), both [chunks, arms, chunk or 1]."""
+    import jax
+    from jax.sharding import Mesh, PartitionSpec
+
+    def play(key: Any, number: Any, means: Any) -> Any:
+        key = jax.random.fold_in(key, number)
+        if drawn:
+            means = jax.random.uniform(jax.random.fold_in(key, horizon), (arms, chunk))
+        elif not per_instance:
+            means = means[:, None]
+        return _play_chunk(key, means, settings, chunk, horizon, c, tau), means
+
+    def device_part(key: Any, numbers: Any, means: Any) -> Any:
+        if per_instance:
+            return jax.lax.map(lambda item: play(key, *item), (numbers, means))
+        return jax.lax.map(lambda number: play(key, number, means), numbers)
+
+    options = {}
+    if settings.vector_width is not None and jax.default_backend() == "cpu":
+        options["xla_cpu_prefer_vector_width"] = str(settings.vector_width)
+    split, whole = PartitionSpec("device"), PartitionSpec()
+    mesh = Mesh(np.array(jax.devices()[:devices]), ("device",))
+    part = jax.shard_map(
+        device_part,
+        mesh=mesh,
+        in_specs=(whole, split, split if per_instance else whole),
+        out_specs=(split, split),
+        check_vma=False,
+    )
+    compiled = jax.jit(part, compiler_options=options)
+
+    def run(*arguments: Any) -> Any:
+        with jax.threefry_partitionable(settings.rng == "threefry_partitionable"):
+            return compiled(*arguments)
+
+    return run
+
+
+def _play_chunk(
+    key: Any, means: Any, settings: Settings, chunk: int, horizon: int, c: float, tau: float
+) -> Any:
+    """Pulls [arms, chunk] of one chunk; means [arms, chunk or 1]."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    arms = means.shape[0]
+    axis, shape = (0, (arms, chunk)) if settings.layout == "arms_first" else (1, (chunk, arms))
+    means = means if axis == 0 else means.T
+    number = lax.broadcasted_iota(jnp.int32, shape, axis)
+    cut = lax.optimization_barrier
+
+    def step(state: tuple[Any, ...], t: Any, uniforms: Any) -> tuple[Any, ...]:
+        counts, sums = state[:2]
+        inverse = state[2] if settings.cache_rsqrt else lax.rsqrt(counts)  # 1/sqrt(n)
+        bonus = c * jnp.sqrt(2.0 * jnp.log(t.astype(jnp.float32)))
+        ucb = sums * (inverse * inverse) + bonus * inverse
+        centre = cut(ucb.sum(axis, keepdims=True) * (1.0 / arms))
+        eps = EPS / LN2 if settings.softplus == "poly" else EPS
+        base = _softplus(ucb - centre, settings.softplus) + eps
+        if settings.sampling == "inverse_cdf":
+            action, reward = uniforms
+            cdf = cut(_running_sums(cut(_power(base, tau, settings.power)), axis, settings.cdf))
+            total = lax.slice_in_dim(cdf, arms - 1, arms, axis=axis)
+            below = lax.slice_in_dim(cdf, 0, arms - 1, axis=axis)
+            arm = jnp.sum(below <= jnp.expand_dims(action, axis) * total, axis, dtype=jnp.int32)
+        else:
+            action_key, reward_key = jax.random.split(jax.random.fold_in(key, t))
+            reward = jax.random.uniform(reward_key, (chunk,))
+            logits = tau * jnp.log(base)
+            if settings.sampling == "categorical":
+                arm = jax.random.categorical(action_key, logits, axis=axis)
+            else:
+                arm = jnp.argmax(logits + cut(jax.random.gumbel(action_key, shape)), axis)
+        pulled = number == jnp.expand_dims(cut(arm.astype(jnp.int32)), axis)
+        won = pulled & (jnp.expand_dims(reward, axis) < means)
+        counts = counts + pulled.astype(jnp.float32)
+        sums = sums + won.astype(jnp.float32)
+        if settings.cache_rsqrt:
+            return counts, sums, jnp.where(pulled, lax.rsqrt(counts), inverse)
+        return counts, sums
+
+    def block(state: tuple[Any, ...], start: Any, size: int) -> tuple[Any, ...]:
+        uniforms: Any = [None] * size
+        if settings.sampling == "inverse_cdf" and settings.draw == "block":
+            uniforms = cut(jax.random.uniform(jax.random.fold_in(key, start), (size, 2, chunk)))
+        for i in range(size):
+            if settings.sampling == "inverse_cdf" and settings.draw == "step":
+                uniforms[i] = cut(jax.random.uniform(jax.random.fold_in(key, start + i), (2, chunk)))
+            state = step(state, start + i, uniforms[i])
+        return state
+
+    # The first K steps pull arm t, so they are one draw per arm.
+    played = number < horizon
+    first = jax.random.uniform(jax.random.fold_in(key, 0), shape) < means
+    counts = played.astype(jnp.float32)
+    state: tuple[Any, ...] = (counts, (played & first).astype(jnp.float32), counts)
+    if not settings.cache_rsqrt:
+        state = state[:2]
+    steps = max(horizon - arms, 0)
+    tail = steps % settings.unroll
+    if steps > tail:
+        starts = jnp.arange(arms, horizon - tail, settings.unroll, dtype=jnp.int32)
+        state, _ = lax.scan(lambda state, t: (block(state, t, settings.unroll), None), state, starts)
+    if tail:
+        state = block(state, jnp.int32(horizon - tail), tail)
+    return state[0] if axis == 0 else state[0].T
+
+
+def _running_sums(weights: Any, axis: int, form: str) -> Any:
+    """Cumulative sums over the arms."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    arms = weights.shape[axis]
+    if form == "cumsum":
+        return jnp.cumsum(weights, axis)
+    if form == "matmul":
+        lower = jnp.tril(jnp.ones((arms, arms), jnp.float32))
+        return lower @ weights if axis == 0 else weights @ lower.T
+    rows = [lax.index_in_dim(weights, 0, axis, keepdims=False)]
+    for k in range(1, arms):
+        rows.append(rows[-1] + lax.index_in_dim(weights, k, axis, keepdims=False))
+    return jnp.stack(rows, axis)
+
+
+def _power(base: Any, tau: float, form: str) -> Any:
+    """base^tau."""
+    import jax.numpy as jnp
+    from jax import lax
+
+    if form == "multiply" and tau == int(tau):
+        return lax.integer_pow(base, int(tau))
+    return jnp.exp(tau * jnp.log(base)) if form == "exp_log" else base**tau
+
+
+def _softplus(scores: Any, form: str) -> Any:
+    """softplus(s), in units of ln 2 for the form `poly` (the unit cancels in the weights)."""
+    import jax
+    import jax.numpy as jnp
+    from jax import lax
+
+    if form == "library":
+        return jax.nn.softplus(scores)
+    if form == "log1p":
+        return jnp.log1p(jnp.exp(scores))
+    if form == "log":
+        return jnp.log(1.0 + jnp.exp(scores))
+    # y = s / ln 2:  softplus(s) / ln 2 = max(y, 0) + log2(1 + z),  z = 2^-|y|.
+    y = scores * (1.0 / LN2)
+    exponent = jnp.maximum(-jnp.abs(y), -126.0)
+    # Not the add-a-large-number rounding: XLA simplifies (x + a) - a to x.
+    whole = jnp.floor(exponent + 0.5)
+    exp2, log2_ratio = _polynomials()
+    bits = lax.bitcast_convert_type(_horner(exp2, exponent - whole), jnp.int32)
+    z = lax.bitcast_convert_type(bits + (whole.astype(jnp.int32) << 23), jnp.float32)
+    return jnp.maximum(y, 0.0) + z * _horner(log2_ratio, z)
+
+
+def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
+    """Polynomial of x, coefficients from the constant up."""
+    value = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + coefficient
+    return value
+
+
+@lru_cache(maxsize=1)
+def _polynomials() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Chebyshev interpolants of 2^f on [-1/2, 1/2] and log2(1 + z) / z on [0, 1], as monomials."""
+
+    def fit(function: Any, degree: int, low: float, high: float) -> tuple[float, ...]:
+        series = chebyshev.Chebyshev.interpolate(function, degree, domain=[low, high])
+        return tuple(float(v) for v in series.convert(kind=np.polynomial.Polynomial).coef)
+
+    return fit(np.exp2, 6, -0.5, 0.5), fit(lambda z: np.log1p(z) / (z * LN2), 8, 0.0, 1.0)
