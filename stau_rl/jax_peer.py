@@ -1,4 +1,4 @@
-"""The bandit loop as a JAX user would write it for speed: the peer that the project's own engines are timed against.
+"""The bandit loop as a JAX user would write it for speed: the peer of the project's own engines.
 
 Centred UCB scores | s_tau on Bernoulli arms, `lax.scan` over steps, JAX's own random numbers, float32.
 What made it fast on CPU, and why the code looks as it does:
@@ -9,7 +9,7 @@ What made it fast on CPU, and why the code looks as it does:
 - XLA prefers 256-bit vectors on CPU unless told otherwise (`vector_width`).
 - The batch runs in chunks whose state stays in L2, in one process per core with intra-op threads off
   (`NPROC=1`): splitting passes of some microseconds over threads costs more than it gains, and several host
-  devices in one process (`--xla_force_host_platform_device_count`) still share, and use, the intra-op threads.
+  devices in one process (`--xla_force_host_platform_device_count`) still split their passes over threads.
 
 JAX is an optional extra (`pip install "stau-rl[peers]"`); importing this module does not import it.
 """
@@ -40,8 +40,8 @@ class Settings:
     Attributes:
         layout: axis order of the state. `arms_first` vectorises over instances.
         sampling: how an arm is drawn from the weights.
-        softplus: `poly` (base 2, two polynomials, 4e-7 relative on [-4, 4]), `log` for log(1 + e^s), `log1p` and
-            `library` (`jax.nn.softplus`).
+        softplus: `poly` (base 2, two polynomials, 4e-7 relative on [-4, 4]), `log` for log(1 + e^s), `log1p`
+            and `library` (`jax.nn.softplus`).
         power: `multiply` for integer tau (any other tau falls to `pow`), `pow`, or `exp_log`.
         cdf: running sums of the weights as `rows` added one by one, `cumsum`, or a triangular `matmul`.
         rng: JAX generator; `threefry` is the one that is not partitionable.
@@ -53,7 +53,7 @@ class Settings:
         processes: worker processes, each with one thread, to spread the instances over; kept for later calls.
             None plays in the caller's process. For CPU; the caller's script needs the `__main__` guard of
             `multiprocessing`.
-        vector_width: bits of a CPU vector that XLA may use; None leaves XLA's default. Ignored on other devices.
+        vector_width: bits of a CPU vector that XLA may use; None leaves XLA's default. Ignored off the CPU.
     """
 
     layout: Literal["arms_first", "instances_first"] = "arms_first"
@@ -83,7 +83,7 @@ def simulate(
     seed: int,
     horizon: int,
     instances: int,
-    settings: Settings = Settings(),  # noqa: B008
+    settings: Settings = Settings(),
     **changes: Any,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Play centred UCB scores | s_tau(tau) on Bernoulli arms.
@@ -145,7 +145,9 @@ def simulate(
 @lru_cache(maxsize=1)
 def _workers(processes: int) -> ProcessPoolExecutor:
     """Worker processes that outlive the call, so that each compiles a loop once."""
-    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread)
+    return ProcessPoolExecutor(
+        processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread
+    )
 
 
 def _single_thread() -> None:
@@ -168,6 +170,8 @@ def _play_share(
     import jax
 
     devices = settings.devices
+    if not 1 <= devices <= len(jax.devices()):
+        raise ValueError(f"devices must be in [1, {len(jax.devices())}], got {devices!r}")
     chunk = min(settings.chunk or instances, -(-instances // devices))
     per_device = -(-instances // (chunk * devices))
     padded = chunk * per_device * devices
@@ -200,7 +204,7 @@ def sweep(
     repeats: int = 5,
     instances: Iterable[int] = (65_536,),
     variants: Iterable[dict[str, Any]] | None = None,
-    base: Settings = Settings(),  # noqa: B008
+    base: Settings = Settings(),
 ) -> list[dict[str, Any]]:
     """Time variants of the loop, warm, on arms of means equally spaced in [0.1, 0.9].
 
@@ -328,7 +332,9 @@ def _compiled(
     return run
 
 
-def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: int, c: float, tau: float) -> Any:
+def _play_chunk(
+    key: Any, means: Any, settings: Settings, chunk: int, horizon: int, c: float, tau: float
+) -> Any:
     """Pulls [arms, chunk] of one chunk; means [arms, chunk or 1]."""
     import jax
     import jax.numpy as jnp
@@ -346,7 +352,8 @@ def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: i
         bonus = c * jnp.sqrt(2.0 * jnp.log(t.astype(jnp.float32)))
         ucb = sums * (inverse * inverse) + bonus * inverse
         centre = cut(ucb.sum(axis, keepdims=True) * (1.0 / arms))
-        base = _softplus(ucb - centre, settings.softplus) + EPS / (LN2 if settings.softplus == "poly" else 1.0)
+        eps = EPS / LN2 if settings.softplus == "poly" else EPS
+        base = _softplus(ucb - centre, settings.softplus) + eps
         if settings.sampling == "inverse_cdf":
             action, reward = uniforms
             cdf = cut(_running_sums(cut(_power(base, tau, settings.power)), axis, settings.cdf))
@@ -383,7 +390,7 @@ def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: i
     played = number < horizon
     first = jax.random.uniform(jax.random.fold_in(key, 0), shape) < means
     counts = played.astype(jnp.float32)
-    state = (counts, (played & first).astype(jnp.float32), counts)
+    state: tuple[Any, ...] = (counts, (played & first).astype(jnp.float32), counts)
     if not settings.cache_rsqrt:
         state = state[:2]
     steps = max(horizon - arms, 0)

@@ -66,7 +66,9 @@ def test_means_per_instance_and_drawn():
 
     means = np.random.default_rng(0).random((3, 1001))
     regret, pulls = simulate(**(GAME | {"means": means}), seed=0, instances=1001, chunk=256)
-    np.testing.assert_allclose(regret, (pulls * (means.max(axis=0) - means)).sum(axis=0), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        regret, (pulls * (means.max(axis=0) - means)).sum(axis=0), rtol=1e-5, atol=1e-4
+    )
     # Best-arm share 1/3 under random play; aligned means and pulls give the best arm more.
     assert (pulls[means.argmax(axis=0), np.arange(1001)]).mean() > 40
     drawn, _ = simulate(**(GAME | {"means": 3}), seed=0, instances=1001)
