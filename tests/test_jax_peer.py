@@ -66,9 +66,7 @@ def test_means_per_instance_and_drawn():
 
     means = np.random.default_rng(0).random((3, 1001))
     regret, pulls = simulate(**(GAME | {"means": means}), seed=0, instances=1001, chunk=256)
-    np.testing.assert_allclose(
-        regret, (pulls * (means.max(axis=0) - means)).sum(axis=0), rtol=1e-5, atol=1e-4
-    )
+    np.testing.assert_allclose(regret, (pulls * (means.max(axis=0) - means)).sum(axis=0), rtol=1e-5, atol=1e-4)
     # Best-arm share 1/3 under random play; aligned means and pulls give the best arm more.
     assert (pulls[means.argmax(axis=0), np.arange(1001)]).mean() > 40
     drawn, _ = simulate(**(GAME | {"means": 3}), seed=0, instances=1001)
@@ -95,7 +93,7 @@ def test_illegal_arguments_are_named(name, value):
 
 def test_sweep_names_its_settings():
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import sweep
+    from stau_rl.jax_sweep import sweep
 
     rows = sweep(arms=2, horizon=20, repeats=1, instances=(64,), variants=[{}, {"unroll": 1}])
     assert [row["unroll"] for row in rows] == [8, 1]

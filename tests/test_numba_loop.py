@@ -87,7 +87,7 @@ class GradientBandit:
     name: ClassVar[str] = "gradient_bandit"
     alpha: float = 0.1
     baseline: str = "none"
-    head: Any = Softmax()  # noqa: RUF009 - frozen
+    head: Any = Softmax()
 
 
 CENTRED, UCB, MEAN = Score("centred_ucb"), Score("ucb"), Score("mean")
