@@ -21,7 +21,7 @@ def sweep(
     repeats: int = 5,
     instances: Iterable[int] = (65_536,),
     variants: Iterable[dict[str, Any]] | None = None,
-    base: Settings = Settings(),
+    base: Settings | None = None,
 ) -> list[dict[str, Any]]:
     """Time variants of the loop, warm, on arms of means equally spaced in [0.1, 0.9].
 
@@ -32,7 +32,7 @@ def sweep(
         repeats: timed runs of each variant.
         instances: batch sizes.
         variants: changes to `base`, one dictionary a variant; None tries each documented choice by itself.
-        base: the settings to change.
+        base: the settings to change; None for the defaults.
 
     Returns:
         One row a variant and batch size: its settings, `instances`, `seconds` (median), `seconds_best`,
@@ -40,6 +40,7 @@ def sweep(
         `arm_steps_per_cpu_second` (best; steadier on a busy machine; None with worker processes),
         `compile_seconds`.
     """
+    base = base or Settings()
     rows = []
     for variant in _one_at_a_time(base) if variants is None else variants:
         for size in instances:

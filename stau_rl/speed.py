@@ -154,7 +154,8 @@ def measure(arms: int = 10, repeats: int = 5, report: Callable[[str], None] | No
                 rows.setdefault((player.name, size), []).append(rate)
     table = []
     for player in players:
-        size = max(player.instances, key=lambda size, name=player.name: float(np.median(rows[name, size])))
+        medians = {size: float(np.median(rows[player.name, size])) for size in player.instances}
+        size = max(medians, key=medians.__getitem__)
         p20, median, p80 = np.quantile(rows[player.name, size], (0.2, 0.5, 0.8))
         table.append(
             {"name": player.name, "instances": size, "m_arm_steps": median, "p20": p20, "p80": p80} | facts[player.name]
