@@ -11,6 +11,8 @@ from stau_rl.kernels.numba_heads import DEVICE_HEADS, bind_head
 UNROLL_ARMS = 32
 # Bytes of a block's state that are to stay in the first-level data cache.
 CACHE_BYTES = 28 * 1024
+# Largest exponent that is multiplied out instead of taken through a logarithm.
+MAX_WHOLE_POWER = 15
 SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED"}
 
 
@@ -83,6 +85,8 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     else:
         known = ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit")
         raise _unsupported("policy", policy.name, known)
+    if head is not None and DEVICE_HEADS[head].base is not None and p in range(1, MAX_WHOLE_POWER + 1):
+        flags |= {"POWER"}
     real = "float32" if choose == "choose_by_weight" else "float64"
     spec = _specialisation(choose, head, arms, real, frozenset(flags), horizon)
     parameters = (p, q, c, float(arms.sigma), alpha, mean, prior_precision, noise_precision)
