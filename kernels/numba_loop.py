@@ -5,6 +5,7 @@ source is written from templates (`numba_steps`, `numba_codegen`) and compiled o
 the state, calls the compiled loop for a part of a second at a time, and collects the results.
 """
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -20,9 +21,10 @@ from stau_rl.kernels.philox import MAX_ARMS, split_seed
 # Arm-steps of one call: about a tenth of a second, so that progress shows and Ctrl-C works.
 WORK = 1e8
 # Calls per thread and group of blocks, so that a slow thread does not hold up the others.
-PIECES = 4
+PIECES = 8
 # Bytes of state held at once.
 STATE_BYTES = 96 * 2**20
+CACHE_LINE = 64
 
 
 def simulate(
@@ -128,41 +130,51 @@ def _empty_block(arms: ArmTable, horizon: int, checkpoints: int, record: bool) -
     )
 
 
+def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An uninitialised array that starts on a cache line, so that no sixteen lanes straddle two."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    buffer = np.empty(size + CACHE_LINE, dtype=np.uint8)
+    start = -buffer.ctypes.data % CACHE_LINE
+    return buffer[start : start + size].view(dtype).reshape(shape)
+
+
 def _initial_state(
     plan: Plan, arms: ArmTable, start: int, stop: int, horizon: int, checkpoints: int, record: bool
 ) -> dict[str, NDArray[Any]]:
     """State and output arrays of a group of blocks, blocks first; padded lanes repeat the last instance."""
-    spec = plan.spec
+    spec, flags = plan.spec, plan.spec.flags
     blocks = -(-(stop - start) // spec.lanes)
     size = spec.arms * spec.lanes
 
-    def blocked(values: NDArray[Any]) -> NDArray[Any]:
-        columns = np.minimum(np.arange(start, start + blocks * spec.lanes), stop - 1)
-        wide = values[:, columns if values.shape[1] > 1 else np.zeros_like(columns)]
-        return np.ascontiguousarray(wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)).reshape(
-            blocks, size
-        )
+    def full(value: float, dtype: str, columns: int = size, needed: bool = True) -> NDArray[Any]:
+        array = _aligned((blocks, columns if needed else 0), dtype)
+        array[:] = value
+        return array
 
-    def full(value: float, dtype: str, needed: bool = True) -> NDArray[Any]:
-        return np.full((blocks, size if needed else 1), value, dtype=dtype)
+    def blocked(values: NDArray[Any], needed: bool = True) -> NDArray[Any]:
+        array = _aligned((blocks, size if needed else 0), values.dtype)
+        if needed:
+            lanes = np.minimum(np.arange(start, start + blocks * spec.lanes), stop - 1)
+            wide = values[:, lanes if values.shape[1] > 1 else np.zeros_like(lanes)]
+            wide = wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)
+            array.reshape(blocks, spec.arms, spec.lanes)[:] = wide
+        return array
 
-    flags, unused = spec.flags, np.zeros((blocks, 1))
-    bernoulli = "BERNOULLI" in flags
     recorded = (blocks, horizon, spec.lanes) if record else (blocks, 0, 0)
+    bernoulli = "BERNOULLI" in flags
+    thresholds = np.ceil(arms.means * 2.0**24).astype(np.int32) if bernoulli else np.empty((0, 0), np.int32)
     return {
         "count": full(0, spec.count),
         "gain": full(0, spec.gain),
-        "bound": blocked(np.ceil(arms.means * 2.0**24).astype(np.int32))
-        if bernoulli
-        else unused.astype(np.int32),
-        "mu": blocked(arms.means) if "GAUSSIAN" in flags else unused,
-        "mean": full(plan.mean, spec.real, "HAS_MEAN" in flags),
-        "root": full(plan.root, spec.real, "HAS_ROOT" in flags),
-        "preference": full(plan.preference, "float32", "PREFERENCES" in flags),
+        "bound": blocked(thresholds, bernoulli),
+        "mu": blocked(arms.means, "GAUSSIAN" in flags),
+        "mean": full(plan.mean, spec.real, needed="HAS_MEAN" in flags),
+        "root": full(plan.root, spec.real, needed="HAS_ROOT" in flags),
+        "preference": full(plan.preference, "float32", needed="PREFERENCES" in flags),
         "gap": blocked(arms.gaps()),
-        "reward_sum": np.zeros((blocks, spec.lanes)),
-        "words": np.empty((blocks, 4 * spec.lanes), dtype=np.int32),
-        "snapshot": np.empty((blocks, spec.lanes), dtype=np.int64),
+        "reward_sum": full(0, "float64", spec.lanes),
+        "words": full(0, "int32", 4 * spec.lanes),
+        "snapshot": full(0, "int64", spec.lanes),
         "regret": np.empty((blocks, checkpoints, spec.lanes)),
         "optimal": np.empty((blocks, checkpoints, spec.lanes), dtype=np.int64),
         "late_optimal": np.zeros((blocks, spec.lanes), dtype=np.int64),
