@@ -142,6 +142,9 @@ ROWS = (
     "regret", "optimal", "late_optimal", "actions", "rewards",
 )  # fmt: skip
 MEMORY = frozenset(ROWS[:7])
+DEVICE_MODULES = (
+    "numba_beta", "numba_heads", "numba_lanes", "numba_math", "numba_philox", "numba_tally", "philox",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +238,7 @@ def load_loop(spec: Specialisation) -> Callable[..., None]:
 
 def _device_code(spec: Specialisation) -> str | None:
     """Everything besides the text that the machine code depends on; None if some of it is in no file."""
-    files = {*Path(__file__).parent.glob("numba_*.py"), Path(__file__).with_name("philox.py")}
+    files = {Path(__file__).with_name(f"{name}.py") for name in DEVICE_MODULES}
     if spec.head is not None:
         head = DEVICE_HEADS[spec.head]
         # A head that was registered from elsewhere brings its own file.
