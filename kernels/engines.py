@@ -26,6 +26,7 @@ class Engine:
         dtypes: floating-point types of the scores, the default first.
         cuda: it can run on a CUDA device.
         cpu: it can run on a CPU.
+        compiles: the first call for a kind of policy compiles it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Engine:
     dtypes: tuple[str, ...]
     cpu: bool
     cuda: bool
+    compiles: bool
 
     def simulate(self, *args: Any, **kwargs: Any) -> Any:
         """Play one block; see `stau_rl.kernels.contract`."""
@@ -47,8 +49,8 @@ class Engine:
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("numba", "stau_rl.kernels.numba_loop", ("float32",), cpu=True, cuda=False),
-        Engine("torch", "stau_rl.kernels.torch_loop", ("float64", "float32"), cpu=True, cuda=True),
+        Engine("numba", "stau_rl.kernels.numba_loop", ("float32",), cpu=True, cuda=False, compiles=True),
+        Engine("torch", "stau_rl.kernels.torch_loop", ("float64", "float32"), cpu=True, cuda=True, compiles=False),
     )
 }
 

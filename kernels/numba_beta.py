@@ -1,10 +1,10 @@
 """Beta draws by Cheng's algorithm BB, on float64 lanes, each attempt with its own counter.
 
-Source: R. C. H. Cheng, "Generating beta variates with nonintegral shape parameters", Communications of the ACM 21
-(1978). The paper asks for min(a, b) > 1; its envelope also holds at min(a, b) = 1, where the rate is 1: with
-shapes 1 and b the ratio of density and envelope, proportional to (1 + y)^-(1 + b) (1 / b + y)^2, has its only
-maximum at y = 1 / b, as the acceptance test assumes. Its two quick acceptances imply the last test, so they are
-left out.
+Source: R. C. H. Cheng, "Generating beta variates with nonintegral shape parameters", Communications of the
+ACM 21 (1978). The paper asks for min(a, b) > 1; its envelope also holds at min(a, b) = 1, where the rate is
+1: with shapes 1 and b the ratio of density and envelope, proportional to (1 + y)^-(1 + b) (1 / b + y)^2,
+has its only maximum at y = 1 / b, as the acceptance test assumes. Its two quick acceptances imply the last
+test, so they are left out.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """Writes the compiled loop of one specialisation from the templates in `stau_rl.kernels.numba_steps`.
 
-The generated module is a real file, because Numba's disk cache keys on one; its name carries a hash of its text
-and of all device code that it draws in, so that an edit anywhere can never meet a stale machine code.
+The generated module is a real file, because Numba's disk cache keys on one; its name carries a hash of its
+text and of all device code that it draws in, so that an edit anywhere can never meet a stale machine code.
 """
 
 import ast
@@ -12,9 +12,10 @@ import inspect
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -23,14 +24,13 @@ import numba
 from stau_rl.kernels import numba_steps
 from stau_rl.kernels.numba_heads import DEVICE_HEADS
 
-MEMORY = frozenset({"count", "gain", "bound", "mu", "mean", "root", "preference"})
-
 
 class _Expand(ast.NodeTransformer):
     """Resolves flags, arm loops and arm subscripts of the template language."""
 
-    def __init__(self, spec: "Specialisation", flags: Set[str], bodies: dict[str, list[ast.stmt]]) -> None:
-        self.arms, self.unrolled, self.flags, self.bodies = spec.arms, spec.unrolled, flags, bodies
+    def __init__(self, spec: "Specialisation", bodies: dict[str, list[ast.stmt]]) -> None:
+        self.arms, self.unrolled, self.bodies = spec.arms, spec.unrolled, bodies
+        self.flags = spec.flags | (set() if spec.unrolled else {"MANY"})
         self.arm: int | None = None
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | list[ast.AST]:
@@ -50,7 +50,8 @@ class _Expand(ast.NodeTransformer):
             node.iter = ast.parse("range(K)", mode="eval").body
             return self.generic_visit(node)
         copies: list[ast.AST] = []
-        for self.arm in range(self.arms):
+        for arm in range(self.arms):
+            self.arm = arm
             copies += self._visit_all(node.body)
         self.arm = None
         return copies
@@ -117,33 +118,30 @@ HEADER = """# Written by stau_rl.kernels.numba_codegen; edits are lost.
 import math
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from stau_rl.kernels.numba_beta import beta_draw, stream
 from stau_rl.kernels.numba_heads import DEVICE_HEADS
 from stau_rl.kernels.numba_lanes import *
-from stau_rl.kernels.numba_math import exp2_nonpositive, normal_quantile
+from stau_rl.kernels.numba_math import exp2_nonpositive, normal_quantile, power_switches, whole_power
 from stau_rl.kernels.numba_philox import philox
 from stau_rl.kernels.numba_tally import optimal_plays, pseudo_regret
 
-K, B, UNROLLED, CACHE = {arms}, {lanes}, {unrolled}, {cache}
+K, B, CACHE = {arms}, {lanes}, {cache}
 F32, F64, I32, I64 = np.float32(0), np.float64(0), np.int32(0), np.int64(0)
 COUNT, GAIN, REAL = {count}, {gain}, {real}
 ONE, ACTIONS, SECOND = np.uint64(1), np.uint64(0), np.uint64(3)
-INVERSE_ARMS, LOWEST, UNIT = 1.0 / K, -3e38, 2.0**-24
+INVERSE_ARMS, LOWEST, SMALLEST, UNIT = 1.0 / K, -3e38, 1e-37, 2.0**-24
 {head}
 """
-DRIVER = """
-{block}
-
-@njit(parallel=True, nogil=True, error_model="numpy", cache=CACHE)
-def play({arguments}):
-    for b in prange(count.shape[0]):
-        block({call})
-"""
-PER_BLOCK = MEMORY | {
-    "gap", "reward_sum", "words", "snapshot", "regret", "optimal", "late_optimal", "actions", "rewards",
-}  # fmt: skip
+ROWS = (
+    "count", "gain", "bound", "mu", "mean", "root", "preference", "reward_sum", "gap", "words", "snapshot",
+    "regret", "optimal", "late_optimal", "actions", "rewards",
+)  # fmt: skip
+MEMORY = frozenset(ROWS[:7])
+DEVICE_MODULES = (
+    "numba_beta", "numba_heads", "numba_lanes", "numba_math", "numba_philox", "numba_tally", "philox",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,49 +176,45 @@ def write_source(spec: Specialisation, on_disk: bool = True) -> str:
     bodies = {
         "CHOOSE": _body(spec.choose),
         "UPDATE": _body("update"),
-        "SCRATCH": ast.parse(_buffers(spec)).body,
+        "BUFFERS": ast.parse(_buffers(spec)).body,
+        "ROWS": ast.parse("\n".join(f"{name} = all_{name}[b]" for name in ROWS)).body,
     }
-    many = set() if spec.unrolled else {"MANY"}
-    function = copy.deepcopy(_template("block"))
-    arguments = [argument.arg for argument in function.args.args]
-    function = _Expand(spec, spec.flags | many, bodies).visit(function)
+    function = copy.deepcopy(_template("play"))
+    for argument in function.args.args:
+        argument.arg = f"all_{argument.arg}" if argument.arg in ROWS else argument.arg
+    function = _Expand(spec, bodies).visit(function)
     function.decorator_list = [ast.parse('njit(error_model="numpy", nogil=True, cache=CACHE)', mode="eval").body]
     head = ""
     if spec.head is not None:
-        head = f"log2_weight = DEVICE_HEADS[{spec.head!r}].log2_weight\nhead_slope = DEVICE_HEADS[{spec.head!r}].slope"
+        head = f"device_head = DEVICE_HEADS[{spec.head!r}]\n"
+        head += "log2_weight, head_base = device_head.log2_weight, device_head.base\n"
+        head += "head_slope = device_head.slope\n"
     scalar = {name: f"np.{name}(0)" for name in ("int32", "int64", "float32", "float64")}
     header = HEADER.format(
-        arms=spec.arms, lanes=spec.lanes, unrolled=spec.unrolled, cache=on_disk, head=head,
+        arms=spec.arms, lanes=spec.lanes, cache=on_disk, head=head,
         count=scalar[spec.count], gain=scalar[spec.gain], real=scalar[spec.real],
     )  # fmt: skip
-    call = ", ".join(f"{name}[b]" if name in PER_BLOCK else name for name in arguments)
-    call = call.replace("first,", "first + np.uint64(b) * np.uint64(B),")
-    return header + DRIVER.format(
-        block=ast.unparse(ast.fix_missing_locations(function)), arguments=", ".join(arguments), call=call
-    )
+    return header + ast.unparse(ast.fix_missing_locations(function)) + "\n"
 
 
 def _buffers(spec: Specialisation) -> str:
-    """Statements that allocate what the chosen variant keeps outside registers."""
-    lines = ["lane_luck = np.empty(WIDTH, np.int32)"]
-    if not spec.unrolled:
-        lines += [f"{name} = np.empty(K * WIDTH, np.{spec.real})" for name in ("score", "level", "edge", "weight")]
-        kinds = {"count": spec.count, "gain": spec.gain, "bound": "int32", "mu": "float64"}
-        kinds |= {"mean": spec.real, "root": spec.real}
-        lines += [f"lane_{name} = np.empty(WIDTH, np.{kind})" for name, kind in kinds.items()]
+    """Statements that allocate what the looped form keeps outside registers."""
+    lines = [f"{name} = np.empty(K * WIDTH, np.{spec.real})" for name in ("score", "level", "edge", "weight")]
+    kinds = {"count": spec.count, "gain": spec.gain, "bound": "int32", "mu": "float64"}
+    kinds |= {"mean": spec.real, "root": spec.real}
+    lines += [f"lane_{name} = np.empty(WIDTH, np.{kind})" for name, kind in kinds.items()]
     return "\n".join(lines)
 
 
 @cache
 def load_loop(spec: Specialisation) -> Callable[..., None]:
     """Write, import and return the compiled `play` of one specialisation."""
-    folder = _cache_folder()
-    text = write_source(spec, on_disk=folder is not None)
-    digest = hashlib.sha256((text + _device_code(spec)).encode()).hexdigest()[:20]
+    folder, device_code = _cache_folder(), _device_code(spec)
+    text = write_source(spec, folder is not None and device_code is not None)
+    digest = hashlib.sha256(f"{text}{device_code}".encode()).hexdigest()[:20]
     name = f"stau_rl_loop_{digest}"
-    if folder is None:
+    if folder is None or device_code is None:
         module = ModuleType(name)
-        sys.modules[name] = module
         exec(compile(text, f"<{name}>", "exec"), module.__dict__)
         return module.play
     path = folder / f"{name}.py"
@@ -228,23 +222,25 @@ def load_loop(spec: Specialisation) -> Callable[..., None]:
         with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
             file.write(text)
         os.replace(file.name, path)
-    module_spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(module_spec)
+    loader = SourceFileLoader(name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader, origin=str(path)))  # type: ignore[arg-type]
     # Numba unpickles cached code by module name.
     sys.modules[name] = module
-    module_spec.loader.exec_module(module)
+    loader.exec_module(module)
     return module.play
 
 
-def _device_code(spec: Specialisation) -> str:
-    """Everything besides the text that the machine code depends on."""
-    files = sorted(Path(__file__).parent.glob("numba_*.py")) + [Path(__file__).with_name("philox.py")]
-    code = "".join(file.read_text() for file in files)
+def _device_code(spec: Specialisation) -> str | None:
+    """Everything besides the text that the machine code depends on; None if some of it is in no file."""
+    files = {Path(__file__).with_name(f"{name}.py") for name in DEVICE_MODULES}
     if spec.head is not None:
         head = DEVICE_HEADS[spec.head]
-        for function in (head.log2_weight, head.slope):
-            code += inspect.getsource(function.py_func) if function is not None else ""
-    return code + numba.__version__
+        # A head that was registered from elsewhere brings its own file.
+        functions = (head.log2_weight, head.slope, head.base)
+        files |= {Path(inspect.getfile(function.py_func)) for function in functions if function is not None}  # type: ignore[attr-defined]
+    if not all(file.is_file() for file in files):
+        return None
+    return "".join(file.read_text() for file in sorted(files)) + numba.__version__
 
 
 def _cache_folder() -> Path | None:

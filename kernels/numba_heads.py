@@ -1,8 +1,8 @@
 """Device code of the heads: log2 of the un-normalised weight f(s) of a score, and its slope.
 
-A head registers a function `log2_weight(score, p, q)` on float32 lanes, with its parameters (at most two, in the
-order of the head's fields). The step loop subtracts the largest value of the row before it takes 2^x, so that no
-score and no parameter overflows. An arm that must never be drawn returns `NEVER`.
+A head registers a function `log2_weight(score, p, q)` on float32 lanes, with its parameters (at most two,
+in the order of the head's fields). The step loop subtracts the largest value of the row before it takes
+2^x, so that no score and no parameter overflows. An arm that must never be drawn returns `NEVER`.
 """
 
 import math
@@ -35,11 +35,14 @@ class DeviceHead:
         log2_weight: `(score, p, q) -> log2 f(score)`, up to a constant, on float32 lanes.
         parameters: how many of p and q it reads.
         slope: `(score, p, q) -> d ln f / d score`, which a gradient bandit needs; None if there is none.
+        base: `(score, p, q) -> f(score)^(1 / p)`, up to a constant, where f is a p-th power; small whole p
+            are then multiplied out. A row whose largest base is below 1e-37 counts as all zero: uniform.
     """
 
     log2_weight: Callable[..., Any]
     parameters: int
     slope: Callable[..., Any] | None = None
+    base: Callable[..., Any] | None = None
 
 
 @device
@@ -55,9 +58,15 @@ def softmax_slope(score, beta, _):
 
 
 @device
+def s_tau_base(score, _, eps):
+    """(softplus(s) + eps) / ln 2."""
+    return softplus2(score * LOG2_E) + eps / LN_2
+
+
+@device
 def s_tau_log2(score, tau, eps):
     """log2 (softplus(s) + eps)^tau, less a constant: the softplus is in units of ln 2."""
-    return log2_positive(softplus2(score * LOG2_E) + eps / LN_2) * tau
+    return log2_positive(s_tau_base(score, tau, eps)) * tau
 
 
 @device
@@ -69,7 +78,7 @@ def s_tau_slope(score, tau, eps):
 
 @device
 def s_tau_tail_log2(score, tau, log2_eps):
-    """The same for eps < 1e-30, given as log2(eps / ln 2): exact for eps = 0, else within 1 bit of the meeting point."""
+    """The same for eps < 1e-30, given as log2(eps / ln 2): the larger of both terms, exact for eps = 0."""
     level = log2_softplus2(score * LOG2_E)
     return select(level < log2_eps, log2_eps, level) * tau
 
@@ -84,9 +93,15 @@ def s_tau_tail_slope(score, tau, log2_eps):
 
 
 @device
+def escort_base(score, _, __):
+    """|s|."""
+    return select(score < 0.0, -score, score)
+
+
+@device
 def escort_log2(score, p, _):
     """log2 |s|^p; a zero score is never drawn unless the whole row is zero."""
-    size = select(score < 0.0, -score, score)
+    size = escort_base(score, p, 0.0)
     return select(size > 0.0, log2_positive(size) * p, NEVER)
 
 
@@ -122,9 +137,9 @@ def sigmoid_norm_slope(score, _, __):
 
 DEVICE_HEADS: dict[str, DeviceHead] = {
     "softmax": DeviceHead(softmax_log2, 1, softmax_slope),
-    "s_tau": DeviceHead(s_tau_log2, 2, s_tau_slope),
+    "s_tau": DeviceHead(s_tau_log2, 2, s_tau_slope, s_tau_base),
     "s_tau_tail": DeviceHead(s_tau_tail_log2, 2, s_tau_tail_slope),
-    "escort": DeviceHead(escort_log2, 1, escort_slope),
+    "escort": DeviceHead(escort_log2, 1, escort_slope, escort_base),
     "softplus_norm": DeviceHead(softplus_norm_log2, 0, softplus_norm_slope),
     "sigmoid_norm": DeviceHead(sigmoid_norm_log2, 0, sigmoid_norm_slope),
 }
@@ -141,7 +156,7 @@ def bind_head(head: Any) -> tuple[str, float, float]:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
         raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
     parameters = [float(getattr(head, field.name)) for field in fields(head) if field.name != "name"]
-    p, q = (parameters + [0.0, 0.0])[:2]
+    p, q = [*parameters, 0.0, 0.0][:2]
     if name == "s_tau" and q < TINY_EPS:
         return "s_tau_tail", p, math.log2(q / math.log(2.0)) if q > 0.0 else NEVER
     return name, p, q

@@ -1,8 +1,9 @@
 """A Numba type for sixteen values side by side: explicit SIMD that no loop vectoriser has to discover.
 
-`Lanes(element)` is an LLVM vector of sixteen numbers (or booleans). Operators work lane by lane and broadcast
-scalars; LLVM splits the vector into the registers of the machine at hand (one on AVX-512, two on AVX2, four on
-SSE or NEON). Compiled code holds Lanes as local values only: `load` and `store` move them to and from arrays.
+`Lanes(element)` is an LLVM vector of sixteen numbers (or booleans). Operators work lane by lane and
+broadcast scalars; LLVM splits the vector into the registers of the machine at hand (one on AVX-512, two on
+AVX2, four on SSE or NEON). Compiled code holds Lanes as local values only: `load` and `store` move them to
+and from arrays.
 
 Arithmetic may contract a product and a sum into a fused multiply-add and assumes that no NaN or infinity
 occurs; it is never re-associated, so adding and subtracting a magic number rounds as written.

@@ -1,10 +1,12 @@
-"""The compiled step loop on CPU cores: instances side by side in vector lanes, blocks of them spread over threads.
+"""The compiled step loop on CPU cores: instances in vector lanes, blocks of them spread over threads.
 
-`simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`numba_plan`), its source is
-written from templates (`numba_steps`, `numba_codegen`) and compiled once; this module allocates the state, calls
-the compiled loop for a part of a second at a time, and collects the results.
+`simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`numba_plan`), its
+source is written from templates (`numba_steps`, `numba_codegen`) and compiled once; this module allocates
+the state, calls the compiled loop for a part of a second at a time, and collects the results.
 """
 
+import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numba
@@ -12,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
-from stau_rl.kernels.numba_codegen import load_loop
+from stau_rl.kernels.numba_codegen import ROWS, load_loop
 from stau_rl.kernels.numba_plan import Plan, make_plan
 from stau_rl.kernels.philox import MAX_ARMS, split_seed
 
-# Arm-steps of one call: a fraction of a second, so that progress shows and Ctrl-C works.
-WORK = 6e8
+# Arm-steps of one call: about a tenth of a second, so that progress shows and Ctrl-C works.
+WORK = 1e8
+# Calls per thread and group of blocks, so that a slow thread does not hold up the others.
+PIECES = 8
 # Bytes of state held at once.
 STATE_BYTES = 96 * 2**20
+CACHE_LINE = 64
 
 
 def simulate(
@@ -58,7 +63,7 @@ def simulate(
     if dtype != "float32":
         raise EngineError(f"the numba engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
     if device != "cpu":
-        raise EngineError(f"the numba engine runs on device='cpu', got {device!r}; engine='triton' runs on a GPU")
+        raise EngineError(f"the numba engine runs on device='cpu', got {device!r}; engine='torch' runs on others")
     if arms.arms > MAX_ARMS:
         raise EngineError(f"at most {MAX_ARMS} arms have random streams, got {arms.arms}")
     plan = make_plan(policy.lowered() if hasattr(policy, "lowered") else policy, arms, horizon)
@@ -68,29 +73,43 @@ def simulate(
     keys = [np.uint64(word) for word in split_seed(seed)]
     parameters = tuple(np.float64(value) for value in plan.parameters)
     lanes, late = plan.spec.lanes, late_start(horizon)
-    group = _blocks_per_group(plan, horizon, checkpoints.size, record) * lanes
-    for start in range(0, arms.instances, group):
-        stop = min(start + group, arms.instances)
-        state = _initial_state(plan, arms, start, stop, horizon, checkpoints.size, record)
-        first = np.uint64((first_instance + start) % (1 << 64))
-        steps = max(2, int(WORK / (plan.cost * arms.arms * state["count"].shape[0] * lanes)))
-        for begin in range(0, horizon, steps):
-            end = min(begin + steps, horizon)
-            play(begin, end, *keys, first, late, checkpoints, parameters, **state)
-            if progress is not None:
-                progress((stop - start) * (end - begin))
-        _collect(result, state, arms.arms, lanes, start, stop)
+    table = (np.ascontiguousarray(arms.values, np.float64), np.ascontiguousarray(arms.offsets, np.int64))
+    threads = numba.config.NUMBA_NUM_THREADS
+    group = _blocks_per_group(plan, horizon, checkpoints.size, record, threads) * lanes
+    # Compiled code holds no lock, so plain threads run it side by side and share pieces as they get free.
+    with ThreadPoolExecutor(threads) as pool:
+        for start in range(0, arms.instances, group):
+            stop = min(start + group, arms.instances)
+            state = _initial_state(plan, arms, start, stop, horizon, checkpoints.size, record)
+            first = np.uint64((first_instance + start) % (1 << 64))
+            blocks, rows = len(state["count"]), [state[name] for name in ROWS]
+            piece = max(1, blocks // (PIECES * threads))
+            steps = max(2, int(WORK / (plan.cost * arms.arms * piece * lanes)))
+            for begin in range(0, horizon, steps):
+                end = min(begin + steps, horizon)
+                due = int(np.searchsorted(checkpoints, begin, "right"))
+                shared = (begin, end, *keys, first, late, checkpoints, due, parameters, *table)
+                pieces = [(low, min(low + piece, blocks)) for low in range(0, blocks, piece)]
+                calls = [pool.submit(play, bounds, *shared, *rows) for bounds in pieces]
+                try:
+                    for (low, high), call in zip(pieces, calls, strict=True):
+                        call.result()
+                        if progress is not None:
+                            done = min(high * lanes, stop - start) - low * lanes
+                            progress(done * (end - begin))
+                finally:
+                    for call in calls:
+                        call.cancel()
+            _collect(result, state, arms.arms, lanes, start, stop)
     return result
 
 
-def _blocks_per_group(plan: Plan, horizon: int, checkpoints: int, record: bool) -> int:
-    """Blocks whose state is held at once: enough work for one call, little enough memory."""
+def _blocks_per_group(plan: Plan, horizon: int, checkpoints: int, record: bool, threads: int) -> int:
+    """Blocks whose state is held at once: enough work for all threads, little enough memory."""
     spec = plan.spec
     lane_bytes = 52 * spec.arms + 16 * checkpoints + (10 * horizon if record else 0)
-    by_work = WORK / (plan.cost * spec.arms * spec.lanes * horizon)
+    by_work = threads * PIECES * WORK / (plan.cost * spec.arms * spec.lanes * horizon)
     by_memory = STATE_BYTES / (lane_bytes * spec.lanes)
-    threads = numba.get_num_threads()
-    # A multiple of the threads, so that none idles at the end of a call.
     return max(1, round(min(by_work, by_memory) / threads)) * threads
 
 
@@ -107,39 +126,51 @@ def _empty_block(arms: ArmTable, horizon: int, checkpoints: int, record: bool) -
     )
 
 
+def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """An uninitialised array that starts on a cache line, so that no sixteen lanes straddle two."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    buffer = np.empty(size + CACHE_LINE, dtype=np.uint8)
+    start = -buffer.ctypes.data % CACHE_LINE
+    return buffer[start : start + size].view(dtype).reshape(shape)
+
+
 def _initial_state(
     plan: Plan, arms: ArmTable, start: int, stop: int, horizon: int, checkpoints: int, record: bool
 ) -> dict[str, NDArray[Any]]:
     """State and output arrays of a group of blocks, blocks first; padded lanes repeat the last instance."""
-    spec = plan.spec
+    spec, flags = plan.spec, plan.spec.flags
     blocks = -(-(stop - start) // spec.lanes)
     size = spec.arms * spec.lanes
 
-    def blocked(values: NDArray[Any]) -> NDArray[Any]:
-        columns = np.minimum(np.arange(start, start + blocks * spec.lanes), stop - 1)
-        wide = values[:, columns if values.shape[1] > 1 else np.zeros_like(columns)]
-        return np.ascontiguousarray(wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)).reshape(blocks, size)
+    def full(value: float, dtype: str, columns: int = size, needed: bool = True) -> NDArray[Any]:
+        array = _aligned((blocks, columns if needed else 0), dtype)
+        array[:] = value
+        return array
 
-    def full(value: float, dtype: str, needed: bool = True) -> NDArray[Any]:
-        return np.full((blocks, size if needed else 1), value, dtype=dtype)
+    def blocked(values: NDArray[Any], needed: bool = True) -> NDArray[Any]:
+        array = _aligned((blocks, size if needed else 0), values.dtype)
+        if needed:
+            lanes = np.minimum(np.arange(start, start + blocks * spec.lanes), stop - 1)
+            wide = values[:, lanes if values.shape[1] > 1 else np.zeros_like(lanes)]
+            wide = wide.reshape(spec.arms, blocks, spec.lanes).swapaxes(0, 1)
+            array.reshape(blocks, spec.arms, spec.lanes)[:] = wide
+        return array
 
-    flags, unused = spec.flags, np.zeros((blocks, 1))
-    bernoulli = "BERNOULLI" in flags
     recorded = (blocks, horizon, spec.lanes) if record else (blocks, 0, 0)
+    bernoulli = "BERNOULLI" in flags
+    thresholds = np.ceil(arms.means * 2.0**24).astype(np.int32) if bernoulli else np.empty((0, 0), np.int32)
     return {
         "count": full(0, spec.count),
         "gain": full(0, spec.gain),
-        "bound": blocked(np.ceil(arms.means * 2.0**24).astype(np.int32)) if bernoulli else unused.astype(np.int32),
-        "mu": blocked(arms.means) if "GAUSSIAN" in flags else unused,
-        "mean": full(plan.mean, spec.real, "HAS_MEAN" in flags),
-        "root": full(plan.root, spec.real, "HAS_ROOT" in flags),
-        "preference": full(plan.preference, "float32", "PREFERENCES" in flags),
+        "bound": blocked(thresholds, bernoulli),
+        "mu": blocked(arms.means, "GAUSSIAN" in flags),
+        "mean": full(plan.mean, spec.real, needed="HAS_MEAN" in flags),
+        "root": full(plan.root, spec.real, needed="HAS_ROOT" in flags),
+        "preference": full(plan.preference, "float32", needed="PREFERENCES" in flags),
         "gap": blocked(arms.gaps()),
-        "reward_sum": np.zeros((blocks, spec.lanes)),
-        "words": np.empty((blocks, 4 * spec.lanes), dtype=np.int32),
-        "snapshot": np.empty((blocks, spec.lanes), dtype=np.int64),
-        "values": np.ascontiguousarray(arms.values, dtype=np.float64),
-        "offsets": np.ascontiguousarray(arms.offsets, dtype=np.int64),
+        "reward_sum": full(0, "float64", spec.lanes),
+        "words": full(0, "int32", 4 * spec.lanes),
+        "snapshot": full(0, "int64", spec.lanes),
         "regret": np.empty((blocks, checkpoints, spec.lanes)),
         "optimal": np.empty((blocks, checkpoints, spec.lanes), dtype=np.int64),
         "late_optimal": np.zeros((blocks, spec.lanes), dtype=np.int64),

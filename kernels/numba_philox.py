@@ -21,8 +21,8 @@ def philox(instance, index, stream, key_low, key_high):
         key_low: low 32 bits of the seed, a uint64 scalar.
         key_high: high 32 bits of the seed, a uint64 scalar.
     """
-    # A word lives in the lower half of a 64-bit lane, so that one multiply gives both halves of a product; the
-    # hardware multiplier ignores the upper half, so the masks cost nothing.
+    # A word lives in the lower half of a 64-bit lane, so that one multiply gives both halves of a product;
+    # the hardware multiplier ignores the upper half, so the masks cost nothing.
     c0, c1 = instance & LOW, instance >> 32
     c2, c3 = splat(index, LOW), splat(stream, LOW)
     for _ in range(ROUNDS):

@@ -1,23 +1,25 @@
-"""The compiled loop as templates: one step function per family of policies, written once for any number of arms.
+"""Templates of the compiled loop: one per family of policies, written once for any number of arms.
 
 Nothing here is called: `stau_rl.kernels.numba_codegen` takes the source apart and writes the loop of one
 specialisation from it. The rules of that small language, all of it Python:
 
 - `for k in ARMS:` is unrolled over the arms, or kept as a loop where there are many.
-- `name[k]` of a state array (`count`, `gain`, `bound`, `mu`, `mean`, `root`, `preference`) is a vector load or
-  store: sixteen instances of arm k. `name[k]` of a scratch name (`score`, `level`, `edge`, `weight`) is a local
-  variable of arm k where the arms are unrolled, and a buffer in the first-level cache otherwise.
+- `name[k]` of a state array (`count`, `gain`, `bound`, `mu`, `mean`, `root`, `preference`) is a vector load
+  or store: sixteen instances of arm k. `name[k]` of a scratch name (`score`, `level`, `edge`, `weight`) is
+  a local variable of arm k where the arms are unrolled, and a buffer in the first-level cache otherwise.
 - `if FLAG:` on an upper-case flag is decided while the source is written.
 - `CHOOSE` stands for the body of one of the `choose_` functions, which sets `arm`, int32 lanes.
 
-In them `v` is the first of the sixteen lanes within the block, `chance` and `luck` are the 24-bit words of the
-action and the reward uniform, `p` and `q` the parameters of the head or policy, and `bonus` is c sqrt(2 ln N).
+In them `v` is the first of the sixteen lanes within the block, `chance` and `luck` are the 24-bit words of
+the action and the reward uniform, `p` and `q` the parameters of the head or policy, and `bonus` is c sqrt(2
+ln N).
 """
 
-# ruff: noqa: F821 - the upper-case names and the buffers are those of the generated module
+# The upper-case names and the buffers are those of the generated module.
+# ruff: noqa: B018, F821, F841, PLR1711, RET501, RET504, RUF059, RUF100
 
 
-def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weight, bonus, p, q):
+def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weight, bonus, p, q, whole):
     """Score | head: arm = first k with cdf_k > u * total."""
     if CENTRED:
         centre = splat(0.0, F32)
@@ -28,18 +30,28 @@ def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weig
     peak = splat(LOWEST, F32)
     for k in ARMS:
         if CENTRED:
-            level[k] = log2_weight(score[k] - centre, p, q)
+            value = score[k] - centre
         if UCB:
-            level[k] = log2_weight(fused(root[k], bonus, mean[k]), p, q)
+            value = fused(root[k], bonus, mean[k])
         if MEAN:
-            level[k] = log2_weight(mean[k], p, q)
+            value = mean[k]
         if PREFERENCES:
-            level[k] = log2_weight(preference[k], p, q)
+            value = preference[k]
+        if POWER:
+            level[k] = head_base(value, p, q)
+        else:
+            level[k] = log2_weight(value, p, q)
         peak = select(level[k] > peak, level[k], peak)
+    # The largest weight becomes 1: no score and no parameter can overflow.
+    if POWER:
+        scale = select(peak < SMALLEST, 0.0, 1.0 / select(peak < SMALLEST, SMALLEST, peak))
+        lift = select(peak < SMALLEST, splat(1.0, F32), 0.0)
     total = splat(0.0, F32)
     for k in ARMS:
-        # The largest log2 weight becomes 0: no score and no parameter can overflow.
-        weight[k] = exp2_nonpositive(level[k] - peak)
+        if POWER:
+            weight[k] = whole_power(fused(level[k], scale, lift), whole)
+        else:
+            weight[k] = exp2_nonpositive(level[k] - peak)
         total = total + weight[k]
         edge[k] = total
     target = to_f32(chance) * UNIT * total
@@ -99,64 +111,70 @@ def choose_posterior_draw(v, mean, root, count, gain, instance, step, key_low, k
     return arm
 
 
-def block(
-    begin, end, key_low, key_high, first, late, checkpoints, parameters,
-    count, gain, bound, mu, mean, root, preference, gap,
-    reward_sum, words, snapshot, values, offsets,
+def play(
+    blocks, begin, end, key_low, key_high, first, late, checkpoints, due, parameters, values, offsets,
+    count, gain, bound, mu, mean, root, preference, reward_sum, gap, words, snapshot,
     regret, optimal, late_optimal, actions, rewards,
 ):  # fmt: skip
-    """Play steps begin..end-1 of one block of B instances; time outside, lanes inside."""
+    """Play steps begin..end-1 of some blocks of B instances: time outside, lanes inside."""
     p, q, c, sigma, alpha, prior_mean, prior_precision, noise_precision = parameters
-    due = np.searchsorted(checkpoints, begin, "right")
-    lane_arm, lane_reward = np.empty(WIDTH, np.int32), np.empty(WIDTH, np.float64)
-    SCRATCH  # noqa: B018
-    for t in range(begin, end):
-        step = np.uint64(t)
-        if t & 1 == 0 or t == begin:
+    whole = power_switches(p)
+    lane_arm, lane_luck = np.empty(WIDTH, np.int32), np.empty(WIDTH, np.int32)
+    lane_reward = np.empty(WIDTH, np.float64)
+    if MANY:
+        BUFFERS
+    for b in range(blocks[0], blocks[1]):
+        block_first, block_due = first + np.uint64(b) * np.uint64(B), due
+        ROWS
+        for t in range(begin, end):
+            step = np.uint64(t)
+            # One Philox call feeds two steps.
+            if t & 1 == 0 or t == begin:
+                for v in range(0, B, WIDTH):
+                    instance = iota() + (block_first + np.uint64(v))
+                    word_0, word_1, word_2, word_3 = philox(instance, step >> ONE, ACTIONS, key_low, key_high)
+                    store(words, v, word_0)
+                    store(words, B + v, word_1)
+                    store(words, 2 * B + v, word_2)
+                    store(words, 3 * B + v, word_3)
+            half = (t & 1) * 2 * B
+            if t == late:
+                optimal_plays(count, gap, late_optimal)
+                for i in range(B):
+                    late_optimal[i] = -late_optimal[i]
+            at_checkpoint = block_due < checkpoints.size and t + 1 == checkpoints[block_due]
+            if at_checkpoint:
+                optimal_plays(count, gap, snapshot)
+            bonus = c * math.sqrt(2.0 * math.log(max(t, 1)))
             for v in range(0, B, WIDTH):
-                instance = iota() + (first + np.uint64(v))
-                word_0, word_1, word_2, word_3 = philox(instance, step >> ONE, ACTIONS, key_low, key_high)
-                store(words, v, word_0)
-                store(words, B + v, word_1)
-                store(words, 2 * B + v, word_2)
-                store(words, 3 * B + v, word_3)
-        half = (t & 1) * 2 * B
-        at_checkpoint = due < checkpoints.size and t + 1 == checkpoints[due]
-        if t == late:
-            optimal_plays(count, gap, late_optimal)
-            for i in range(B):
-                late_optimal[i] = -late_optimal[i]
-        if at_checkpoint:
-            optimal_plays(count, gap, snapshot)
-        bonus = c * math.sqrt(2.0 * math.log(max(t, 1)))
-        for v in range(0, B, WIDTH):
-            chance, luck = load(words, half + v), load(words, half + B + v)
-            instance = iota() + (first + np.uint64(v))
-            if FORCED:
-                if t < K:
-                    arm = splat(t, I32)
+                chance, luck = load(words, half + v), load(words, half + B + v)
+                instance = iota() + (block_first + np.uint64(v))
+                if FORCED:
+                    if t < K:
+                        arm = splat(t, I32)
+                    else:
+                        CHOOSE
                 else:
-                    CHOOSE  # noqa: B018
-            else:
-                CHOOSE  # noqa: B018
-            UPDATE  # noqa: B018
-            if actions.size > 0:
-                store(lane_arm, 0, arm)
-                store(lane_reward, 0, to_f64(reward))
-                for i in range(WIDTH):
-                    actions[t, v + i] = lane_arm[i]
-                    rewards[t, v + i] = lane_reward[i]
-        if at_checkpoint:
-            pseudo_regret(count, gap, regret[due])
-            optimal_plays(count, gap, optimal[due])
-            for i in range(B):
-                optimal[due, i] -= snapshot[i]
-            due += 1
+                    CHOOSE
+                UPDATE
+                if actions.size > 0:
+                    store(lane_arm, 0, arm)
+                    store(lane_reward, 0, to_f64(reward))
+                    for i in range(WIDTH):
+                        actions[t, v + i] = lane_arm[i]
+                        rewards[t, v + i] = lane_reward[i]
+            if at_checkpoint:
+                pseudo_regret(count, gap, regret[block_due])
+                optimal_plays(count, gap, optimal[block_due])
+                for i in range(B):
+                    optimal[block_due, i] -= snapshot[i]
+                block_due += 1
+    return None
 
 
 def update(
-    v, t, arm, luck, count, gain, bound, mu, mean, root, preference, weight, total, reward_sum, values, offsets,
-    lane_arm, lane_reward, sigma, alpha, prior_mean, prior_precision, noise_precision, p, q,
+    v, t, arm, luck, count, gain, bound, mu, mean, root, preference, weight, total, reward_sum,
+    values, offsets, lane_arm, lane_reward, sigma, alpha, prior_mean, prior_precision, noise_precision, p, q,
 ):  # fmt: skip
     """Draw the chosen arm's reward and update that arm; of the other arms only preferences change."""
     if MANY:

@@ -3,7 +3,7 @@
 from numba import njit
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy")
 def optimal_plays(count, gap, out):
     """Pulls of the arms with gap 0 so far, for every lane."""
     lanes = out.size
@@ -14,7 +14,7 @@ def optimal_plays(count, gap, out):
             out[i] += count[k * lanes + i] if gap[k * lanes + i] == 0.0 else 0
 
 
-@njit(error_model="numpy", cache=True)
+@njit(error_model="numpy")
 def pseudo_regret(count, gap, out):
     """Pulls times gaps, summed over the arms, for every lane."""
     lanes = out.size

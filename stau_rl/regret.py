@@ -114,6 +114,7 @@ def _play(
     result: RegretResult | None = None
     started = time.perf_counter()
     seconds = dict.fromkeys(spec["policies"], 0.0)
+    compiling = dict.fromkeys(spec["policies"], 0.0)
     replayed = dict.fromkeys(spec["policies"], 0)
     for first in range(0, instances, part):
         table = arm_table(arms, seed, first, min(part, instances - first))
@@ -132,6 +133,8 @@ def _play(
             size = min(part, instances - first)
             block = run.read_part(text, first, size) if run is not None else None
             if block is None:
+                if choice.engine.compiles and not replayed[text]:
+                    compiling[text] = _compile(policy, choice, arms)
                 begun = time.perf_counter()
                 block = choice.engine.simulate(
                     policy,
@@ -153,6 +156,7 @@ def _play(
             result.put(text, first, block)
     result.timing.update(
         seconds=seconds,
+        compile_seconds=compiling,
         arm_steps_per_second={
             text: replayed[text] * arms.size * horizon / seconds[text] for text in seconds if seconds[text] > 0
         },
@@ -161,6 +165,22 @@ def _play(
         host=platform.node(),
     )
     return result
+
+
+def _compile(policy: Policy, choice: Choice, arms: Arms) -> float:
+    """Seconds that one step on one instance takes, so that compiling does not count as playing."""
+    begun = time.perf_counter()
+    choice.engine.simulate(
+        policy,
+        arm_table(arms, 0, 0, 1),
+        seed=0,
+        first_instance=0,
+        horizon=1,
+        checkpoints=np.ones(1, dtype=np.int64),
+        dtype=choice.dtype,
+        device=choice.device,
+    )
+    return time.perf_counter() - begun
 
 
 def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> ArmTable:

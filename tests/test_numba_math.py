@@ -61,6 +61,23 @@ def test_log2_positive() -> None:
     assert apply(numba_math.log2_positive, np.array([1.0, 0.0], dtype=np.float32)).tolist() == [0.0, -127.0]
 
 
+@njit
+def _whole_powers(x, exponent, out):
+    switches = numba_math.power_switches(exponent)
+    for i in range(0, x.size, 16):
+        store(out, i, numba_math.whole_power(load(x, i), switches))
+
+
+@pytest.mark.parametrize("exponent", range(1, 16))
+def test_whole_power(exponent: int) -> None:
+    x = np.linspace(0.01, 1.0, 4096).astype(np.float32)
+    out = np.empty_like(x)
+    _whole_powers(x, float(exponent), out)
+    assert relative(out, x.astype(np.float64) ** exponent) < 1e-6
+    _whole_powers(np.zeros(16, dtype=np.float32), float(exponent), out[:16])
+    assert (out[:16] == 0.0).all()
+
+
 def test_softplus2_and_its_logarithm() -> None:
     y = np.concatenate([np.linspace(-125.9, 130, 400_001), np.linspace(-2, 2, 100_001)]).astype(np.float32)
     wanted = np.logaddexp2(y.astype(np.float64), 0.0)
