@@ -1,11 +1,15 @@
 """Policies as text: what parses, what comes back, and that nothing but a SpecError comes out of bad text."""
 
+import math
 import string
 from contextlib import suppress
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from stau_rl.agents import (
     POLICIES,
@@ -19,7 +23,10 @@ from stau_rl.agents import (
     parse_policy,
 )
 from stau_rl.agents.scores import CentredUcb, Mean, Ucb
+from stau_rl.envs import parse_arms
 from stau_rl.heads import HEADS, Argmax, Escort, Softmax, STau
+from stau_rl.kernels.torch_loop import Draws, State
+from stau_rl.regret import arm_table
 from stau_rl.text import SpecError
 
 
@@ -98,6 +105,84 @@ def test_shorthands_are_what_they_say() -> None:
 def test_bad_texts_say_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         parse_policy(text)
+
+
+def _state(pulls: list[int], sums: list[float], arms: str = "gaussian(k=3, sigma=2)") -> State:
+    """One instance after some pulls."""
+    return State(
+        table=arm_table(parse_arms(arms), 0, 0, 1),
+        dtype=torch.float64,
+        counts=torch.tensor(pulls)[:, None],
+        sums=torch.tensor(sums, dtype=torch.float64)[:, None],
+        total=torch.tensor([sum(sums)], dtype=torch.float64),
+        step=sum(pulls),
+    )
+
+
+def test_scores_by_hand() -> None:
+    state = _state([1, 4, 16], [0.5, 3.0, 4.0])
+    bonus = 0.5 * math.sqrt(2.0 * math.log(21))
+    ucb = [0.5 + bonus, 0.75 + bonus / 2, 0.25 + bonus / 4]
+    centre = sum(ucb) / 3
+    assert Mean().values(state, torch.float64)[:, 0].tolist() == [0.5, 0.75, 0.25]
+    assert Ucb(0.5).values(state, torch.float64)[:, 0].tolist() == pytest.approx(ucb, rel=1e-14)
+    found = CentredUcb(0.5).values(state, torch.float64)[:, 0].tolist()
+    assert found == pytest.approx([score - centre for score in ucb], rel=1e-14)
+    # An arm never pulled has mean 0.
+    assert Mean().values(_state([0, 2, 0], [0.0, -4.0, 0.0]), torch.float64)[:, 0].tolist() == [0.0, -2.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "advantage"),
+    # Rewards 0.5, 2, 3 before and 4 now: means 11/6 before, 9.5/4 with it.
+    [("none", 4.0), ("mean_before", 4.0 - 5.5 / 3), ("mean_including", 4.0 - 9.5 / 4)],
+)
+def test_a_step_of_the_gradient_bandit_by_hand(baseline: str, advantage: float) -> None:
+    policy = GradientBandit(alpha=0.1, baseline=baseline, head=Softmax(2.0))
+    state = _state([1, 2, 1], [0.5, 5.0, 4.0])
+    state.step = 3
+    before = torch.tensor([[0.3], [-0.2], [0.1]], dtype=torch.float64)
+    weights = torch.softmax(2.0 * before, dim=0)
+    state.own.update(preferences=before, weights=weights)
+    policy.learn(state, torch.tensor([2]), torch.tensor([4.0], dtype=torch.float64))
+    # d log softmax(2 H)_2 / d H_k = 2 (1[k = 2] - w_k).
+    expected = before + 0.1 * advantage * 2.0 * (torch.tensor([[0.0], [0.0], [1.0]]) - weights)
+    torch.testing.assert_close(state.own["preferences"], expected, rtol=1e-14, atol=0.0)
+
+
+def test_the_first_reward_has_no_mean_before_it() -> None:
+    policy = GradientBandit(alpha=0.5, baseline="mean_before")
+    state = _state([1, 0, 0], [3.0, 0.0, 0.0])
+    state.step = 0
+    policy.start(state)
+    state.own["weights"] = torch.full((3, 1), 1.0 / 3.0, dtype=torch.float64)
+    policy.learn(state, torch.tensor([0]), torch.tensor([3.0], dtype=torch.float64))
+    assert state.own["preferences"][:, 0].tolist() == pytest.approx([1.0, -0.5, -0.5], rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("arms", "policy", "laws"),
+    [
+        ("bernoulli(k=3)", Thompson(), [stats.beta(2, 1), stats.beta(4, 2), stats.beta(1, 1)]),
+        # Noise 2, so a pull has precision 1/4. Prior N(0, 1): precision 1 + n/4, mean S/4 over it.
+        ("gaussian(k=3, sigma=2)", Thompson(), [stats.norm(0.2, 1.25**-0.5), stats.norm(0.375, 2**-0.5), stats.norm()]),
+        # Prior N(1, 1/4) and noise 1 instead: precision 4 + n, mean (4 + S) over it.
+        (
+            "gaussian(k=3, sigma=2)",
+            Thompson(prior_mean=1.0, prior_sd=0.5, sigma=1.0),
+            [stats.norm(1.0, 5**-0.5), stats.norm(7 / 8, 8**-0.5), stats.norm(1.0, 0.5)],
+        ),
+    ],
+)
+def test_posterior_draws_have_their_law(arms: str, policy: Thompson, laws: list[Any]) -> None:
+    # Pulls 1, 4, 0 and sums 1, 3, 0. Error rate: a p-value below 1e-4 has that probability; the seed is fixed.
+    size = 20_000
+    state = _state([1, 4, 0], [1.0, 3.0, 0.0], arms)
+    state.counts, state.sums = state.counts.expand(3, size), state.sums.expand(3, size)
+    found = policy.posterior_draws(state, Draws(5, torch.arange(size), 3))
+    for row, law in zip(found.numpy(), laws, strict=True):
+        assert stats.kstest(row, law.cdf).pvalue > 1e-4
+    assert stats.pearsonr(found[0], found[1]).pvalue > 1e-4
 
 
 positive = st.floats(1e-12, 1e12)
