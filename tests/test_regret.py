@@ -1,7 +1,6 @@
 """The benchmark runner: what it refuses, what moves its numbers and what must not, and how it survives a kill."""
 
 import gc
-import itertools
 import os
 import signal
 import subprocess
@@ -343,22 +342,23 @@ def test_noiseless_arms_are_settled_by_one_pull(engine: str) -> None:
 
 @every_engine
 def test_memory_does_not_grow_with_the_steps(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Bytes held, by tensors and by all else, at every thirtieth sign of progress of the engine.
+    # Bytes held, by tensors and by all else, half way and at the end.
+    size, horizon, done = 128, 2000, 0
     held: list[int] = []
-    calls = itertools.count(1)
 
-    def look(_: int) -> None:
-        if next(calls) % 30:
-            return
-        gc.collect()
-        tensors = sum(thing.nbytes for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
-        held.append(tensors + tracemalloc.get_traced_memory()[0])
+    def look(count: int) -> None:
+        nonlocal done
+        before, done = done, done + count
+        if before < size * horizon // 2 <= done or done == size * horizon:
+            gc.collect()
+            tensors = sum(thing.nbytes for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor))
+            held.append(tensors + tracemalloc.get_traced_memory()[0])
 
     if engine == "numba":
-        monkeypatch.setattr("stau_rl.kernels.numba_loop.WORK", 1.0)
-    table = arm_table(BernoulliArms(k=3), 0, 0, 512)
+        monkeypatch.setattr("stau_rl.kernels.numba_loop.WORK", 1e5)
+    table = arm_table(BernoulliArms(k=3), 0, 0, size)
     # Compiled before memory is traced, which is slow.
-    _play("centred_ucb | s_tau(tau=5)", "bernoulli(k=3)", engine, 2, 512)
+    _play("centred_ucb | s_tau(tau=5)", "bernoulli(k=3)", engine, 2, size)
     tracemalloc.start()
     try:
         block = ENGINES[engine].simulate(
@@ -366,18 +366,18 @@ def test_memory_does_not_grow_with_the_steps(engine: str, monkeypatch: pytest.Mo
             table,
             seed=0,
             first_instance=0,
-            horizon=600,
-            checkpoints=np.array([600]),
+            horizon=horizon,
+            checkpoints=np.array([horizon]),
             progress=look,
         )
     finally:
         tracemalloc.stop()
     assert block.actions is None
     assert block.rewards is None
-    assert block.regret.shape == (1, 512)
-    assert len(held) >= 3
-    # A byte for each step of each instance in the last half alone would be 153 600.
-    assert held[-1] < held[len(held) // 2] + 50_000
+    assert block.regret.shape == (1, size)
+    # A byte for each step of each instance in between would be 128 000; torch may tell of an end of 0 steps twice.
+    assert len(held) >= 2
+    assert held[-1] < held[0] + 50_000
 
 
 @every_engine
