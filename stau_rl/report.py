@@ -123,11 +123,11 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         head = _head(text)
         if pd.isna(row["matched_percent"]) or text == baseline or head is None:
             continue
-        yield f"{text}: {_more_or_less(row, 'percent')} than the baseline."
+        yield f"{text}: {_more_or_less(row, 'percent', 'the baseline')}."
         if base_head is not None and base_head.smooth_at_zero and (base_slope := base_head.slope_at_zero()) > 0:
             ratio = head.slope_at_zero() / base_slope
             yield f"  At score 0 its log-weights are {ratio:.3g} times as steep as the baseline's."
-        yield f"  {_more_or_less(row, 'matched_percent')} than {row['matched']}, which is equally steep there."
+        yield f"  {_more_or_less(row, 'matched_percent', row['matched'])}, which is equally steep there."
         if row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
             yield "  So its gain over the baseline is that of a sharper temperature, not of its shape."
     reference = [name for name in ("random", "ucb1") if name in by_policy]
@@ -141,9 +141,9 @@ def _head(text: str) -> Head | None:
     return policy.head if isinstance(policy, Pipe) else None
 
 
-def _more_or_less(row: dict[Any, Any], column: str) -> str:
+def _more_or_less(row: dict[Any, Any], column: str, other: str) -> str:
     value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
     shown = interval(value, low, high)
     if low <= 0.0 <= high:
-        return f"No measurably different regret ({shown} %)"
-    return f"{abs(value):.1f} % {'less' if value < 0 else 'more'} regret ({shown} %)"
+        return f"No measurable difference in regret ({shown} %) from {other}"
+    return f"{abs(value):.1f} % {'less' if value < 0 else 'more'} regret ({shown} %) than {other}"
