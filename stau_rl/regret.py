@@ -16,6 +16,7 @@ from stau_rl import __version__
 from stau_rl.agents import Policy, parse_policy
 from stau_rl.commit import current_commit
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
+from stau_rl.heads import Head
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, split_seed, words
@@ -69,8 +70,8 @@ def run_regret(
         The regrets of every policy and instance, with tables and plots.
 
     Raises:
-        ValueError: for an argument out of range, text that does not parse, an engine that cannot run a policy, or
-            an output directory that is not free. Nothing is written then.
+        ValueError: for an argument out of range, text that does not parse, a schedule that is not legal at every step,
+            an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
     """
     arms = parse_arms(arms) if isinstance(arms, str) else arms
     parsed = _check_policies(policies)
@@ -78,6 +79,9 @@ def run_regret(
     instances = _check_count("instances", instances, MAX_INSTANCES)
     split_seed(seed)
     steps = _check_checkpoints(checkpoints, horizon)
+    for policy in parsed:
+        if isinstance(head := getattr(policy, "head", None), Head):
+            head.check_steps(horizon)
     names = [str(policy) for policy in parsed]
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:

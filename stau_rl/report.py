@@ -12,6 +12,7 @@ from rich.text import Text
 from stau_rl.agents import Pipe, parse_policy
 from stau_rl.heads import Head, Softmax
 from stau_rl.result import RegretResult
+from stau_rl.text import SpecError
 
 # A softmax counts as the matched control of a head if its slope at score 0 is within this share of the head's.
 SAME_SLOPE = 0.005
@@ -19,8 +20,11 @@ PERCENT = ("percent", "percent_low", "percent_high")
 
 
 def matched_controls(policies: list[str]) -> dict[str, str]:
-    """For each policy, the softmax on the same scores with the same slope at score 0, if it is in the list."""
-    pipes = {text: policy for text in policies if isinstance(policy := parse_policy(text), Pipe)}
+    """For each policy, the softmax on the same scores with the same slope at score 0, if it is in the list.
+
+    A head that changes with t has no one slope, and so no control.
+    """
+    pipes = {text: pipe for text in policies if (pipe := _pipe(text)) is not None and not pipe.head.schedules}
     found = {}
     for text, pipe in pipes.items():
         if isinstance(pipe.head, Softmax) or not pipe.head.smooth_at_zero:
@@ -30,7 +34,7 @@ def matched_controls(policies: list[str]) -> dict[str, str]:
             if (
                 isinstance(other.head, Softmax)
                 and other.score == pipe.score
-                and abs(other.head.beta / slope - 1.0) < SAME_SLOPE
+                and abs(other.head.slope_at_zero() - slope) < SAME_SLOPE * slope
             ):
                 found[text] = other_text
     return found
@@ -124,7 +128,7 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         if pd.isna(row["matched_percent"]) or text == baseline or head is None:
             continue
         yield f"{text}: {_more_or_less(row, 'percent')} than the baseline."
-        if base_head is not None and base_head.smooth_at_zero and (base_slope := base_head.slope_at_zero()) > 0:
+        if base_head is not None and (base_slope := _slope(base_head)) > 0:
             ratio = head.slope_at_zero() / base_slope
             yield f"  At score 0 its log-weights are {ratio:.3g} times as steep as the baseline's."
         yield f"  {_more_or_less(row, 'matched_percent')} than {row['matched']}, which is equally steep there."
@@ -136,9 +140,23 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         yield f"For scale: {standing}, baseline {by_policy[baseline]['regret']:.4g}."
 
 
+def _pipe(text: str) -> Pipe | None:
+    """The policy if it is a pipe; a result may name plug-in heads that are not loaded here."""
+    try:
+        policy = parse_policy(text)
+    except SpecError:
+        return None
+    return policy if isinstance(policy, Pipe) else None
+
+
 def _head(text: str) -> Head | None:
-    policy = parse_policy(text)
-    return policy.head if isinstance(policy, Pipe) else None
+    pipe = _pipe(text)
+    return None if pipe is None else pipe.head
+
+
+def _slope(head: Head) -> float:
+    """Slope at score 0, or 0 where there is no one slope."""
+    return head.slope_at_zero() if head.smooth_at_zero and not head.schedules else 0.0
 
 
 def _more_or_less(row: dict[Any, Any], column: str) -> str:
