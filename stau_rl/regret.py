@@ -21,6 +21,7 @@ from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, split_seed, words
 from stau_rl.lai_robbins import lai_robbins
+from stau_rl.plugin import plugin_hashes
 from stau_rl.result import RegretResult
 from stau_rl.rundir import RunDirectory
 
@@ -88,7 +89,7 @@ def run_regret(
         raise ValueError(f"baseline {base!r} is not among the policies: {'; '.join(names)}")
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
-    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices)
+    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
     run = None if out is None else RunDirectory.open(out, spec, resume)
     try:
         if run is not None and run.finished:
@@ -235,6 +236,7 @@ def _spec(
     checkpoints: list[int],
     baseline: str,
     choices: list[Choice],
+    plugins: dict[str, str],
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "format": FORMAT,
@@ -252,6 +254,8 @@ def _spec(
         "versions": _versions(),
         "device_name": _device_name(choices),
     }
+    if plugins:
+        spec["plugins"] = plugins
     if isinstance(arms, EmpiricalArms):
         spec["arms_sha256"] = arms.digest
     means: NDArray[np.float64] | None = arms.fixed_means

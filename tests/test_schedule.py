@@ -1,10 +1,12 @@
 """Schedules: text that reads back, values, legality from the first step to the last, and histories on every engine."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,6 +35,15 @@ trees = st.recursive(
     ),
     max_leaves=12,
 )
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """Tensors this small are slower on more threads, much so where other work shares the cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def play(policy: str, engine: str = "numba", horizon: int = 400, table: Any = TABLE, **options: Any) -> Any:
@@ -261,8 +272,6 @@ def test_the_whole_horizon_is_checked_before_anything_is_written(tmp_path: Any) 
 
 
 def test_what_needs_one_head_refuses_a_schedule() -> None:
-    import torch
-
     head = parse_head("softmax(beta=t)")
     for call in (
         lambda: head.weights(torch.ones(3)),
