@@ -105,7 +105,7 @@ class PluginHead(Head):
         cls.compiled = origin
         from stau_rl.kernels.numba_plugin import device_head
 
-        device_head(cls.name, log2_weight, len(names), cls.plugin.cache_key)
+        device_head(cls.name, log2_weight, len(names), origin.cache_key)
         return log2_weight
 
 

@@ -5,7 +5,7 @@ import inspect
 import marshal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,16 +22,21 @@ class Source:
         file: the file, or what Python calls the place if there is none.
         line: the first line of the function in the file; 0 if there is no file.
         sha256: hash of the whole file, or of the function where there is none.
+        module: name of the module that the file became, which may differ from import to import.
     """
 
     file: str
     line: int
     sha256: str
+    module: str = field(compare=False)
 
     @property
     def cache_key(self) -> str | None:
-        """What compiled code may be kept under; None where other code that it uses might change unseen."""
-        return self.sha256 if self.line else None
+        """What compiled code may be kept under; None where other code that it uses might change unseen.
+
+        Kept machine code looks its functions up by module, so the same text under another name is other code.
+        """
+        return f"{self.sha256} {self.file} {self.module}" if self.line else None
 
 
 def source_of(function: Callable[..., Any]) -> Source:
@@ -41,12 +46,12 @@ def source_of(function: Callable[..., Any]) -> Source:
     known = function.__globals__.get(_HASH)
     if known is not None or path.is_file():
         digest = known or hashlib.sha256(path.read_bytes()).hexdigest()
-        return Source(str(path.resolve()), code.co_firstlineno, digest)
+        return Source(str(path.resolve()), code.co_firstlineno, digest, function.__module__)
     try:
         text = inspect.getsource(function).encode()
     except OSError:
         text = marshal.dumps(code)
-    return Source(f"<{function.__module__}>", 0, hashlib.sha256(text).hexdigest())
+    return Source(f"<{function.__module__}>", 0, hashlib.sha256(text).hexdigest(), function.__module__)
 
 
 def load_plugin(path: str | Path) -> list[str]:

@@ -215,7 +215,6 @@ def test_a_schedule_that_stands_still_is_the_constant(engine: str, score: str, h
 POLICIES = [
     *(f"{score} | {head}" for score, head in zip(("centred_ucb", "ucb", "mean", "ucb"), LEGAL, strict=True)),
     "ucb | s_tau(tau=3+log(t), eps=1/t)",
-    "ucb | s_tau(tau=1+log(t), eps=0)",
     "gradient_bandit(alpha=0.2, head=softmax(beta=1+1/t))",
 ]
 
@@ -228,7 +227,7 @@ def test_engines_agree(policy: str) -> None:
     # And the schedule takes part: frozen at its first value it gives other histories.
     pipe = parse_policy(policy)
     frozen = str(pipe).replace(str(pipe.head), str(pipe.head.at(1)))
-    assert not np.array_equal(play(frozen, "numba").actions, compiled.actions)
+    assert not np.array_equal(play(frozen, "torch").actions, exact.actions)
 
 
 def test_a_changing_head_is_that_of_its_step() -> None:
