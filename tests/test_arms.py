@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from stau_rl.agents import parse_policy
-from stau_rl.envs import BernoulliArms, EmpiricalArms, GaussianArms, observations, parse_arms
+from stau_rl.envs import Arms, BernoulliArms, EmpiricalArms, GaussianArms, observations, parse_arms
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.regret import arm_table
 from stau_rl.text import SpecError
@@ -74,7 +74,7 @@ def test_bad_texts_say_what_is_wrong(text: str, message: str) -> None:
         (GaussianArms(k=4), stats.norm()),
         (GaussianArms(k=4, loc=-3.0, scale=0.25), stats.norm(-3.0, 0.25)),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, Arms) else "law",
 )
 def test_prior_means_have_their_law(arms: Any, law: Any) -> None:
     means = arm_table(arms, 11, 0, 4000).means
