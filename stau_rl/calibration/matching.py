@@ -48,6 +48,9 @@ def match_sharpness(
             target (the message gives the reachable range), or the arguments do not fit `on`.
     """
     family = parse_head(family) if isinstance(family, str) else family
+    for head in (reference, family):
+        if head.schedules:
+            raise ValueError(f"{head} changes with t, so its sharpness does; match head.at(t), the head of one step")
     if family.sharpness is None:
         raise ValueError(f"{family.name} has no sharpness parameter to set")
     if on == "slope":
