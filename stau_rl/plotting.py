@@ -123,7 +123,11 @@ def save_figure(result: "RegretResult", path: Path) -> None:
     with mpl.rc_context():
         mpl.rcdefaults()
         figure = Figure(figsize=SIZE, layout="constrained")
-        plot_regret(result, figure.add_subplot(), legend="outside")
+        axes = plot_regret(result, figure.add_subplot(), legend="outside")
+        spec = result.spec
+        axes.set_title(
+            f"{spec.get('arms', '')}, {spec['instances']} instances, mean and 95 % band", loc="left", wrap=True
+        )
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 

@@ -27,7 +27,7 @@ from stau_rl.rundir import RunDirectory
 
 FORMAT = 1
 ARM_STEPS_PER_PART = 2 * 10**8
-SMALLEST_PART, LARGEST_PART = 4096, 65536
+SMALLEST_PART, LARGEST_PART = 1024, 65536
 MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
 PER_DECADE = 8
 
@@ -86,7 +86,7 @@ def run_regret(
     names = [str(policy) for policy in parsed]
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:
-        raise ValueError(f"baseline {base!r} is not among the policies: {'; '.join(names)}")
+        raise ValueError(f"baseline {base!r} is not among the policies ({'; '.join(names)}); add it to them")
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
     spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
@@ -209,7 +209,7 @@ def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> Arm
 
 
 def part_size(arms: int, horizon: int) -> int:
-    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 4096 up to 65 536."""
+    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536."""
     wanted = ARM_STEPS_PER_PART // (arms * horizon)
     return min(max(SMALLEST_PART, wanted // SMALLEST_PART * SMALLEST_PART), LARGEST_PART)
 

@@ -74,8 +74,8 @@ def render(result: RegretResult) -> RenderableType:
     )
     comparison = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
     spread = _table(
-        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %; share of runs whose last pull is an "
-        "optimal arm; share stuck: less than 1 % optimal pulls in the last tenth",
+        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %; share of runs whose last pull is "
+        "optimal; share stuck: less than 1 % optimal pulls in the last tenth",
         ("median [q05, q95]", "worst 5 %", "best arm at end", "stuck", "M arm-steps/s"),
     )
     speed = result.timing.get("arm_steps_per_second", {})
@@ -127,7 +127,7 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
     baseline = result.spec["baseline"]
     yield (
         f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
-        "Differences are paired by instance; negative is less regret; p is for raw, adjusted for the number of policies."
+        "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
     )
     base_head = _head(baseline)
     for text, row in by_policy.items():
@@ -182,4 +182,5 @@ def _more_or_less(row: dict[Any, Any], column: str, other: str) -> str:
     shown = interval(value, low, high)
     if low <= 0.0 <= high:
         return f"No measurable difference in regret ({shown} %) from {other}"
-    return f"{abs(value):.1f} % {'less' if value < 0 else 'more'} regret ({shown} %) than {other}"
+    size = shown.split()[0].lstrip("+-")
+    return f"{size} % {'less' if value < 0 else 'more'} regret ({shown} %) than {other}"

@@ -75,7 +75,7 @@ def _play(policy: str, arms: str, engine: str, horizon: int, instances: int, see
         ({"checkpoints": [1.5]}, r"every checkpoint must be a whole number in \[1, 60\], got 1.5"),
         (
             {"baseline": "thompson"},
-            r"baseline 'thompson' is not among the policies: centred_ucb \| softmax\(beta=1\); ",
+            r"baseline 'thompson' is not among the policies \(centred_ucb \| softmax\(beta=1\); ",
         ),
         ({"baseline": "nothing"}, r"unknown policy 'nothing'"),
         ({"engine": "jax"}, r"unknown engine 'jax'; known: auto, numba, torch"),
