@@ -7,7 +7,7 @@ from pathlib import Path
 
 @cache
 def current_commit() -> str:
-    """Commit of the checkout this package runs from, with `-dirty` if tracked files differ; `unknown` outside a checkout."""
+    """Commit of the checkout this package runs from, `-dirty` if tracked files differ; `unknown` outside a checkout."""
     folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:

@@ -165,7 +165,7 @@ def test_a_small_run_prints_the_table_and_makes_the_files(capsys: pytest.Capture
         "centred_ucb | s_tau(tau=5)",
         "Raw: against centred_ucb | softmax(beta=1). Matched: against the softmax that is equally steep at score 0.",
         "its log-weights are 3.61 times as steep as the baseline's",
-        "than centred_ucb | softmax(beta=3.607), which is equally steep",
+        "centred_ucb | softmax(beta=3.607), which is equally steep",
         "Engine: torch cpu float64.",
         "run",
     ):
