@@ -1,6 +1,5 @@
 """Every head stays finite whatever the unit of the rewards, and over a million steps, on every engine."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,6 @@ CHANGING = ["softmax(beta=4*log(t))", "s_tau(tau=1+5*log(t))", "escort(p=1+log(1
 HEADS_AND_SCHEDULES = [*(HEADS[name]() for name in HEADS), *map(parse_head, CHANGING)]
 ON = [(engine, dtype) for engine in ENGINES.values() if engine.cpu for dtype in engine.dtypes]
 SCALES = [1e-6, 1e6]
-
-
-@pytest.fixture(autouse=True)
-def one_torch_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def gaussian(scale: float, instances: int) -> ArmTable:

@@ -32,11 +32,8 @@ SLOPED = "from stau_rl.plugin import head\n\n\n@head('sloped', a=1.0)\ndef slope
 
 @pytest.fixture(autouse=True)
 def clean_registry() -> Iterator[None]:
-    """One torch thread, and no plug-in head left behind."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """No plug-in head and no module of one is left behind."""
     yield
-    torch.set_num_threads(threads)
     for name in [name for name, member in HEADS.items() if issubclass(member, PluginHead)]:
         forget(name)
     for name in [name for name in sys.modules if name.startswith("stau_rl_plugin_")]:

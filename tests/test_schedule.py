@@ -1,7 +1,6 @@
 """Schedules: text that reads back, values, legality from the first step to the last, and histories on every engine."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -35,15 +34,6 @@ trees = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-@pytest.fixture(autouse=True)
-def one_torch_thread() -> Iterator[None]:
-    """Tensors this small are slower on more threads, much so where other work shares the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def play(policy: str, engine: str = "numba", horizon: int = 400, table: Any = TABLE, **options: Any) -> Any:
