@@ -1,0 +1,239 @@
+"""The compiled step loop on a GPU: every step of every instance inside one Triton kernel.
+
+`simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`triton_plan`) of one kernel
+(`triton_step`); this module keeps the state on the device, launches the kernel for a part of the steps at a time, and
+collects the results. Memory: 8 bytes (Bernoulli) or 12 per arm and instance of state, 8 for each gap and 4 or 8 for
+each mean where instances have their own, and 9 per checkpoint and instance; nothing per step unless `record`.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
+from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
+from stau_rl.kernels.philox import split_seed
+from stau_rl.kernels.triton_math import INTERPRETED
+from stau_rl.kernels.triton_plan import PACKED_STEPS, Plan, make_plan
+from stau_rl.kernels.triton_step import play_kernel
+
+THREADS, WARPS = 128, 4
+# Arm-steps of one launch when somebody watches: about a quarter of a second of the fastest policies.
+WATCHED_WORK = 2.5e11
+_NEVER = (1 << 31) - 1
+
+
+def check(policy: Any, arms: ArmTable, horizon: int) -> None:
+    """Raise an EngineError, naming an engine that can, for what this one cannot run."""
+    make_plan(policy.lowered(), arms, horizon)
+
+
+def simulate(
+    policy: Any,
+    arms: ArmTable,
+    *,
+    seed: int,
+    first_instance: int,
+    horizon: int,
+    checkpoints: NDArray[np.int64],
+    dtype: str = "float32",
+    device: str = "cuda",
+    record: bool = False,
+    progress: Progress | None = None,
+) -> Block:
+    """Play `policy` on every instance of `arms` for `horizon` steps, on a GPU.
+
+    Args:
+        policy: a policy of `stau_rl.agents`; see `triton_plan` for those that have device functions.
+        arms: the arms, at most 1024.
+        seed: in [0, 2^64).
+        first_instance: global number of the block's first instance.
+        horizon: number of steps T, below 2^31.
+        checkpoints: increasing numbers of plays in [1, T] at which regret is read off.
+        dtype: `float32`, the precision of weights; argmax-type policies compare float64 scores regardless.
+        device: `cuda` or `cuda:N`; `cpu` under TRITON_INTERPRET=1.
+        record: also return every action and reward, which takes memory in proportion to T.
+        progress: called with the instance-steps finished since its last call, a few times a second.
+
+    Returns:
+        The block's results; see `Block`.
+
+    Raises:
+        EngineError: this engine cannot run what was asked.
+    """
+    if dtype != "float32":
+        raise EngineError(f"the triton engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
+    place = _check_device(device)
+    plan = make_plan(policy.lowered(), arms, horizon)
+    return _Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
+
+
+def _check_device(device: str) -> torch.device:
+    if INTERPRETED:
+        return torch.device("cpu")
+    if not device.startswith("cuda"):
+        raise EngineError(f"the triton engine runs on device='cuda', got {device!r}; engine='numba' or 'torch' runs there")
+    if not torch.cuda.is_available():
+        raise EngineError("the triton engine needs a CUDA device and torch sees none; engine='numba' runs on a CPU")
+    return torch.device(device)
+
+
+class _Run:
+    """State of one block on the device."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        arms: ArmTable,
+        device: torch.device,
+        seed: int,
+        first_instance: int,
+        horizon: int,
+        checkpoints: NDArray[np.int64],
+        record: bool,
+    ) -> None:
+        k, n = arms.arms, arms.instances
+        self.plan, self.arms, self.device, self.horizon = plan, arms, device, horizon
+        self.steps = checkpoints.astype(np.int64)
+        means = torch.as_tensor(arms.means, device=device)
+        bernoulli = arms.kind == "bernoulli"
+        self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
+        self.gap = means.max(dim=0, keepdim=True).values - means
+        self.value = torch.as_tensor(arms.values, device=device)
+        self.offset = torch.as_tensor(arms.offsets, device=device)
+        self.count = torch.zeros(k, n, dtype=torch.int32, device=device)
+        self.gain = torch.zeros(k, n, dtype=torch.int32 if bernoulli else torch.float64, device=device)
+        gradient = plan.choose == "preference"
+        self.preference = torch.full((k, n if gradient else 1), plan.preference, dtype=torch.float32, device=device)
+        self.total = torch.zeros(n if gradient else 1, dtype=torch.float64, device=device)
+        self.checkpoint = torch.as_tensor(np.append(self.steps, _NEVER).astype(np.int32), device=device)
+        self.regret = torch.empty(len(self.steps), n, dtype=torch.float64, device=device)
+        self.optimal = torch.empty(len(self.steps), n, dtype=torch.int8, device=device)
+        shape = (horizon, n) if record else (1, 1)
+        self.action = torch.empty(shape, dtype=torch.int16, device=device)
+        self.reward = torch.empty(shape, dtype=torch.float64, device=device)
+        self.record = record
+        self.keys = [_signed(word) for word in split_seed(seed)]
+        self.first = [_signed(first_instance & 0xFFFFFFFF), _signed(first_instance >> 32 & 0xFFFFFFFF)]
+
+    def play(self, progress: Progress | None) -> Block:
+        """All steps, then the results on the host."""
+        late = late_start(self.horizon)
+        n = self.arms.instances
+        early = torch.zeros(n, dtype=torch.int64, device=self.device)
+        best = self.gap == 0
+        step = 0
+        while step < self.horizon:
+            stop, paired = self._next(step, late if step < late else self.horizon, progress is not None)
+            self._launch(step, stop, paired)
+            if stop == late:
+                early = (self.count * best).sum(0)
+            if progress is not None:
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)
+                progress((stop - step) * n)
+            step = stop
+        return Block(
+            regret=self.regret.cpu().numpy(),
+            optimal=self.optimal.cpu().numpy().astype(bool),
+            late_optimal=((self.count * best).sum(0) - early).cpu().numpy(),
+            pulls=self.count.cpu().numpy().astype(np.int64),
+            reward_sums=self.gain.cpu().numpy().astype(np.float64),
+            actions=self.action.cpu().numpy() if self.record else None,
+            rewards=self.reward.cpu().numpy() if self.record else None,
+        )
+
+    def _next(self, step: int, limit: int, watched: bool) -> tuple[int, bool]:
+        """Where the launch that starts at `step` stops, and whether it runs in pairs of steps."""
+        k = self.arms.arms
+        if self.plan.forced and step < k:
+            return min(k, limit), False
+        if step % 2 or limit - step == 1:
+            return step + 1, False
+        size = min(limit - step, PACKED_STEPS)
+        if watched:
+            size = min(size, max(64, int(WATCHED_WORK / (k * self.arms.instances))))
+        return step + size // 2 * 2, True
+
+    def _launch(self, start: int, stop: int, paired: bool) -> None:
+        plan, n = self.plan, self.arms.instances
+        head = plan.head
+        block = THREADS // plan.lanes
+        shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
+        long = self.horizon > PACKED_STEPS
+        grid = (-(-n // block),)
+        play_kernel[grid](
+            self.count,
+            self.gain,
+            self.preference,
+            self.total,
+            self.arm,
+            self.gap,
+            self._widths(start, stop),
+            self.value,
+            self.offset,
+            self.checkpoint,
+            self.regret,
+            self.optimal,
+            self.action,
+            self.reward,
+            start,
+            stop,
+            int(np.searchsorted(self.steps, start, "right")),
+            n,
+            *self.first,
+            *self.keys,
+            1 if shared else n,
+            0 if shared else 1,
+            1 if gap_shared else n,
+            0 if gap_shared else 1,
+            float(self.arms.sigma),
+            plan.p,
+            plan.q,
+            plan.unit,
+            plan.offset,
+            plan.c,
+            K=self.arms.arms,
+            SLOTS=plan.slots,
+            LANES=plan.lanes,
+            BLOCK=block,
+            CHOOSE=plan.choose,
+            REFRESH=getattr(triton_policies, f"refresh_{plan.refresh}"),
+            SCORE=getattr(triton_policies, f"score_{plan.score}"),
+            CENTRED=plan.centred,
+            HEAD=getattr(triton_heads, head.name) if head else triton_heads.softmax_direct,
+            N=head.whole if head else 0,
+            SHIFTED=head.shifted if head else False,
+            SLOPE=getattr(triton_heads, plan.slope or "softmax_slope"),
+            REWARD=getattr(triton_rewards, self.arms.kind),
+            PACKED=plan.packed,
+            LONG=plan.packed and long,
+            CACHED=plan.refresh != "nothing",
+            DOUBLE=plan.double,
+            BASELINE=plan.width if plan.choose == "preference" else "none",
+            WIDTH=plan.width != "none",
+            FORCED=plan.forced and start < self.arms.arms,
+            PAIRED=paired,
+            RECORD=self.record,
+            num_warps=WARPS,
+        )
+
+    def _widths(self, start: int, stop: int) -> Tensor:
+        """The number per step that the policy needs, computed in float64."""
+        kind = torch.float64 if self.plan.double else torch.float32
+        if self.plan.width == "none":
+            return torch.zeros(1, dtype=kind, device=self.device)
+        steps = torch.arange(start, stop, dtype=torch.float64, device=self.device)
+        if self.plan.width == "bonus":
+            return (self.plan.c * (2.0 * steps.clamp(min=1.0).log()).sqrt()).to(kind)
+        if self.plan.width == "past":
+            return (1.0 / (steps + 1.0)).to(kind)
+        return torch.where(steps > 0, 1.0 / steps.clamp(min=1.0), 0.0).to(kind)
+
+
+def _signed(word: int) -> int:
+    """A 32-bit word as the int32 with the same bits, so that kernel arguments keep one type."""
+    return word - (1 << 32) if word >= 1 << 31 else word

@@ -1,0 +1,312 @@
+"""The fused kernel: many steps of the bandit loop, one instance per LANES threads, all state in registers.
+
+Cost per arm-step in the fastest form (Bernoulli arms, UCB scores, direct head), in instructions:
+
+| what | softmax | s_tau, tau = 5 |
+|---|---|---|
+| score: fused multiply-add of mean and 1/sqrt(n) | 1 | 1 |
+| sum for the centre (softmax does not see it) | - | 1 |
+| head: special functions + arithmetic | 1 + 0 | 2 + 4 |
+| running sum, comparison, select of the arm | 3 | 3 |
+| pulled arm: comparison, read of its tally, three writes | 5 | 5 |
+| total | 10 | 16 |
+
+and per step about 60 more that all arms share: half a Philox call (18), reward and its gather (10), mean and 1/sqrt
+of the pulled arm (12), loop. Why each trick is there:
+
+- An arm's pulls and successes share one register, n in the high and S in the low 16 bits, so one select reads and one
+  writes both. A launch runs at most 65 535 steps; longer histories add the counts of earlier launches, read from
+  memory for the pulled arm alone (LONG), and so stay exact up to 2^31 - 1 pulls.
+- The pulled arm's Bernoulli bound, or mean, is a load by index that the first-level cache serves; keeping it in
+  registers would cost K registers and K selects a step.
+- Mean and 1/sqrt(n) are cached per arm and change only for the pulled one. They are pure functions of (n, S), so
+  launches can stop anywhere and histories do not depend on where.
+- sqrt(2 ln N) comes from a table of one number per step, exact and shared by all.
+- One Philox call serves two steps; its first rounds have constant inputs, which the compiler takes out of the loop.
+- Regret is counted at checkpoints from the pull counts and needs nothing per step.
+"""
+
+import triton
+import triton.language as tl
+
+from stau_rl.kernels.triton_math import philox, row_sum
+from stau_rl.kernels.triton_policies import (
+    choose_best,
+    choose_beta,
+    choose_by_preference,
+    choose_by_weight,
+    choose_posterior,
+)
+from stau_rl.kernels.triton_math import below
+
+
+@triton.jit
+def _select(values, local, SLOTS: tl.constexpr):
+    """values[local] where local is a slot of this thread; anything elsewhere."""
+    found = values[0]
+    for j in tl.static_range(1, SLOTS):
+        found = tl.where(local == j, values[j], found)
+    return found
+
+
+@triton.jit
+def _replace(values, local, new, SLOTS: tl.constexpr):
+    """The tuple with values[local] = new where local is a slot of this thread."""
+    replaced = ()
+    for j in tl.static_range(SLOTS):
+        replaced = replaced + (tl.where(local == j, new, values[j]),)
+    return replaced
+
+
+@triton.jit
+def _counts(tally, gain, p_count, p_gain, stride, SLOTS: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr):
+    """Pulls and reward sums of every slot."""
+    counts = ()
+    gains = ()
+    for j in tl.static_range(SLOTS):
+        if PACKED:
+            n = (tally[j] >> 16).to(tl.int32)
+            s = (tally[j] & 0xFFFF).to(tl.int32)
+            if LONG:
+                n += tl.load(p_count + j * stride)
+                s += tl.load(p_gain + j * stride)
+            counts = counts + (n,)
+            gains = gains + (s,)
+        else:
+            counts = counts + (tally[j],)
+            gains = gains + (gain[j],)
+    return counts, gains
+
+
+@triton.jit
+def _play(
+    t, action, word, low, high, k0, k1, width, tally, gain, a, b, total, o_arm, p_count, p_gain, p_arm, arm_stride,
+    stride, p_value, p_offset, sigma, p, q, unit, offset, step_size,
+    K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, CHOOSE: tl.constexpr, REFRESH: tl.constexpr,
+    SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
+    SLOPE: tl.constexpr, REWARD: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr, CACHED: tl.constexpr,
+    BASELINE: tl.constexpr, FORCED: tl.constexpr,
+):
+    """One step: choose, reward, update."""
+    if CHOOSE == "weight":
+        arm = choose_by_weight(
+            action, width, a, b, o_arm, p, q, K, SLOTS, LANES, SCORE, CENTRED, HEAD, N, SHIFTED
+        )
+    elif CHOOSE == "best":
+        arm = choose_best(action, width, a, b, o_arm, K, SLOTS, LANES, SCORE)
+    elif CHOOSE == "uniform":
+        arm = below(action, tl.full([], K, tl.uint32))
+    elif CHOOSE == "explore":
+        s0, s1, s2, s3 = philox(low, high, tl.zeros_like(low) + t.to(tl.uint32), tl.full([], 3, tl.uint32), k0, k1)
+        best = choose_best(s1, width, a, b, o_arm, K, SLOTS, LANES, SCORE)
+        explored = below(s0, tl.full([], K, tl.uint32))
+        arm = tl.where((action >> 8).to(tl.int32) < p.to(tl.int32), explored, best)
+    elif CHOOSE == "posterior":
+        arm = choose_posterior(t, low, high, k0, k1, a, b, o_arm, K, SLOTS, LANES)
+    elif CHOOSE == "beta":
+        counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG)
+        arm = choose_beta(t, low, high, k0, k1, counts, gains, o_arm, K, SLOTS, LANES)
+    else:
+        arm, shares = choose_by_preference(action, a, unit, o_arm, p, q, K, SLOTS, LANES, HEAD, N, SHIFTED)
+    if FORCED:
+        arm = tl.where(t < K, t, arm)
+
+    reward = REWARD(word, arm, p_arm, arm_stride, p_value, p_offset, sigma)
+    local = arm - o_arm if LANES > 1 else arm
+    if PACKED:
+        new = _select(tally, local, SLOTS) + (reward + 65536).to(tl.uint32)
+        n = (new >> 16).to(tl.int32)
+        s = (new & 0xFFFF).to(tl.int32)
+        if LONG:
+            o_pulled = (arm - o_arm).to(tl.int64) * stride
+            n += tl.load(p_count + o_pulled)
+            s += tl.load(p_gain + o_pulled)
+    else:
+        new = _select(tally, local, SLOTS) + 1
+        n = new
+        s = _select(gain, local, SLOTS) + reward
+        gain = _replace(gain, local, s, SLOTS)
+    tally = _replace(tally, local, new, SLOTS)
+
+    if CHOOSE == "preference":
+        if BASELINE == "past":
+            total += reward.to(tl.float64)
+            advantage = (reward.to(tl.float32) - total.to(tl.float32) * width) * step_size
+        elif BASELINE == "before":
+            advantage = (reward.to(tl.float32) - total.to(tl.float32) * width) * step_size
+            total += reward.to(tl.float64)
+        else:
+            advantage = reward.to(tl.float32) * step_size
+        preferences = ()
+        for j in tl.static_range(SLOTS):
+            chosen = tl.where(local == j, 1.0, 0.0)
+            preferences = preferences + (a[j] + advantage * SLOPE(a[j], p, q) * (chosen - shares[j]),)
+        a = preferences
+    elif CACHED:
+        new_a, new_b = REFRESH(n, s, p, q, unit, offset)
+        a = _replace(a, local, new_a, SLOTS)
+        b = _replace(b, local, new_b, SLOTS)
+    return arm, reward, tally, gain, a, b, total
+
+
+@triton.jit
+def _checkpoint(
+    row, arm, tally, gain, p_count, p_gain, p_gap, gap_stride, stride, o_arm, instances, o_instance, m_instance,
+    p_regret, p_optimal, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, PACKED: tl.constexpr,
+    LONG: tl.constexpr,
+):
+    """Write the regret so far and whether the last pull was optimal."""
+    counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG)
+    regret = tl.zeros_like(o_arm).to(tl.float64)
+    for j in tl.static_range(SLOTS):
+        gap = tl.load(p_gap + (o_arm + j).to(tl.int64) * gap_stride, mask=o_arm + j < K, other=0.0)
+        regret = regret + counts[j].to(tl.float64) * gap
+    regret = row_sum(regret, LANES)
+    optimal = tl.load(p_gap + arm.to(tl.int64) * gap_stride) == 0.0
+    mask = m_instance & (o_arm == 0)
+    o_row = row.to(tl.int64) * instances + o_instance
+    tl.store(p_regret + o_row, regret, mask=mask)
+    tl.store(p_optimal + o_row, optimal.to(tl.int8), mask=mask)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "start", "stop", "row", "instances", "first_low", "first_high", "key_0", "key_1", "arm_stride", "arm_step",
+        "gap_stride", "gap_step",
+    ]
+)
+def play_kernel(
+    p_count, p_gain, p_preference, p_total, p_arm, p_gap, p_width, p_value, p_offset, p_checkpoint, p_regret,
+    p_optimal, p_action, p_reward, start, stop, row, instances, first_low, first_high, key_0, key_1,
+    arm_stride, arm_step, gap_stride, gap_step, sigma, p, q, unit, offset, step_size,
+    K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr, CHOOSE: tl.constexpr,
+    REFRESH: tl.constexpr, SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr,
+    SHIFTED: tl.constexpr, SLOPE: tl.constexpr, REWARD: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr,
+    CACHED: tl.constexpr, DOUBLE: tl.constexpr, BASELINE: tl.constexpr, WIDTH: tl.constexpr, FORCED: tl.constexpr,
+    PAIRED: tl.constexpr, RECORD: tl.constexpr,
+):
+    """Steps [start, stop) of every instance; with PAIRED both are even.
+
+    Args:
+        p_count, p_gain: pulls, int32, and reward sums, int32 (Bernoulli) or float64, [K, instances].
+        p_preference: preferences, float32 [K, instances]; p_total: sum of rewards, float64 [instances].
+        p_arm: what a reward needs of an arm, at k arm_stride + i arm_step; p_gap: gaps, float64, likewise.
+        p_width: a number per step, for steps from `start`.
+        p_value, p_offset: observations of a table.
+        p_checkpoint: numbers of plays at which to write a row of p_regret and p_optimal, from `row`, then a sentinel.
+        p_action, p_reward: a record of every step, int16 and float64 [steps, instances], if RECORD.
+    """
+    zero = tl.zeros([BLOCK, LANES], tl.int32)
+    o_program = tl.program_id(0).to(tl.int64) * BLOCK
+    o_instance = o_program + tl.arange(0, BLOCK)[:, None] + zero
+    m_instance = o_instance < instances
+    o_arm = tl.arange(0, LANES)[None, :] * SLOTS + zero
+    number = (first_high.to(tl.int64) << 32) + (first_low.to(tl.int64) & 0xFFFFFFFF) + o_instance
+    low = number.to(tl.uint32)
+    high = (number >> 32).to(tl.uint32)
+    k0 = key_0.to(tl.uint32)
+    k1 = key_1.to(tl.uint32)
+    # Threads past the last instance repeat it and store nothing.
+    o_clamped = tl.minimum(o_instance, instances - 1)
+    p_count += o_arm.to(tl.int64) * instances + o_clamped
+    p_gain += o_arm.to(tl.int64) * instances + o_clamped
+    p_arm += o_clamped * arm_step
+    p_gap += o_clamped * gap_step
+
+    tally = ()
+    gain = ()
+    a = ()
+    b = ()
+    for j in tl.static_range(SLOTS):
+        real = o_arm + j < K
+        n = tl.load(p_count + j * instances.to(tl.int64), mask=real, other=0)
+        s = tl.load(p_gain + j * instances.to(tl.int64), mask=real, other=0)
+        if PACKED:
+            # A launch of a long history counts from 0 and adds what came before; a short one fits in 16 bits.
+            tally = tally + (zero.to(tl.uint32) if LONG else ((n << 16) + s).to(tl.uint32),)
+            gain = gain + (zero,)
+        else:
+            tally = tally + (n,)
+            gain = gain + (s,)
+        if CHOOSE == "preference":
+            offsets = (o_arm + j).to(tl.int64) * instances + o_clamped
+            a = a + (tl.load(p_preference + offsets, mask=real, other=0.0),)
+            b = b + (zero.to(tl.float32),)
+        else:
+            new_a, new_b = REFRESH(n, s, p, q, unit, offset)
+            if K < SLOTS * LANES:
+                new_a = tl.where(real, new_a, 0.0)
+                new_b = tl.where(real, new_b, 0.0)
+            a = a + (new_a,)
+            b = b + (new_b,)
+    total = tl.zeros([BLOCK, LANES], tl.float64)
+    if CHOOSE == "preference":
+        total += tl.load(p_total + o_clamped)
+
+    stride = instances.to(tl.int64)
+    # The interpreter hands out plain integers as loop variables; adding them to a tensor makes them tensors anywhere.
+    nought = tl.full([], 0, tl.int32)
+    stream = nought.to(tl.uint32)
+    due = tl.load(p_checkpoint + row)
+    width = 0.0
+    if PAIRED:
+        for pair in range(start // 2, stop // 2):
+            words = philox(low, high, (nought + pair).to(tl.uint32), stream, k0, k1)
+            for half in tl.static_range(2):
+                t = nought + pair * 2 + half
+                if WIDTH:
+                    width = tl.load(p_width + (t - start))
+                arm, reward, tally, gain, a, b, total = _play(
+                    t, words[2 * half], words[2 * half + 1], low, high, k0, k1, width, tally, gain, a, b, total,
+                    o_arm, p_count, p_gain, p_arm, arm_stride, stride, p_value, p_offset, sigma, p, q, unit, offset,
+                    step_size, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
+                    PACKED, LONG, CACHED, BASELINE, FORCED,
+                )
+                if RECORD:
+                    o_record = t.to(tl.int64) * instances + o_instance
+                    mask = m_instance & (o_arm == 0)
+                    tl.store(p_action + o_record, arm.to(tl.int16), mask=mask)
+                    tl.store(p_reward + o_record, reward.to(tl.float64), mask=mask)
+                if t + 1 == due:
+                    _checkpoint(
+                        row, arm, tally, gain, p_count, p_gain, p_gap, gap_stride, stride, o_arm, instances,
+                        o_instance, m_instance, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
+                    )
+                    row += 1
+                    due = tl.load(p_checkpoint + row)
+    else:
+        for step in range(start, stop):
+            t = nought + step
+            w0, w1, w2, w3 = philox(low, high, (t >> 1).to(tl.uint32), stream, k0, k1)
+            odd = (t & 1) == 1
+            if WIDTH:
+                width = tl.load(p_width + (t - start))
+            arm, reward, tally, gain, a, b, total = _play(
+                t, tl.where(odd, w2, w0), tl.where(odd, w3, w1), low, high, k0, k1, width, tally, gain, a, b, total,
+                o_arm, p_count, p_gain, p_arm, arm_stride, stride, p_value, p_offset, sigma, p, q, unit, offset,
+                step_size, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
+                PACKED, LONG, CACHED, BASELINE, FORCED,
+            )
+            if RECORD:
+                o_record = t.to(tl.int64) * instances + o_instance
+                mask = m_instance & (o_arm == 0)
+                tl.store(p_action + o_record, arm.to(tl.int16), mask=mask)
+                tl.store(p_reward + o_record, reward.to(tl.float64), mask=mask)
+            if t + 1 == due:
+                _checkpoint(
+                    row, arm, tally, gain, p_count, p_gain, p_gap, gap_stride, stride, o_arm, instances,
+                    o_instance, m_instance, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
+                )
+                row += 1
+                due = tl.load(p_checkpoint + row)
+
+    counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG)
+    for j in tl.static_range(SLOTS):
+        mask = m_instance & (o_arm + j < K)
+        tl.store(p_count + j * stride, counts[j], mask=mask)
+        tl.store(p_gain + j * stride, gains[j], mask=mask)
+        if CHOOSE == "preference":
+            offsets = (o_arm + j).to(tl.int64) * instances + o_clamped
+            tl.store(p_preference + offsets, a[j], mask=mask)
+    if CHOOSE == "preference":
+        tl.store(p_total + o_instance, total, mask=m_instance & (o_arm == 0))
