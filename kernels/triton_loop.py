@@ -17,7 +17,7 @@ from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
 from stau_rl.kernels.philox import split_seed
 from stau_rl.kernels.triton_math import INTERPRETED
-from stau_rl.kernels.triton_plan import PACKED_STEPS, Plan, make_plan
+from stau_rl.kernels.triton_plan import Plan, make_plan
 from stau_rl.kernels.triton_step import play_kernel
 
 THREADS, WARPS = 128, 4
@@ -153,7 +153,7 @@ class _Run:
             return min(k, limit), False
         if step % 2 or limit - step == 1:
             return step + 1, False
-        size = min(limit - step, PACKED_STEPS)
+        size = min(limit - step, self.plan.steps_per_launch)
         if watched:
             size = min(size, max(64, int(WATCHED_WORK / (k * self.arms.instances))))
         return step + size // 2 * 2, True
@@ -163,7 +163,7 @@ class _Run:
         head = plan.head
         block = THREADS // plan.lanes
         shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
-        long = self.horizon > PACKED_STEPS
+        long = self.horizon > plan.steps_per_launch
         grid = (-(-n // block),)
         play_kernel[grid](
             self.count,
@@ -196,6 +196,7 @@ class _Run:
             plan.unit,
             plan.offset,
             plan.c,
+            0,
             K=self.arms.arms,
             SLOTS=plan.slots,
             LANES=plan.lanes,
@@ -218,6 +219,9 @@ class _Run:
             FORCED=plan.forced and start < self.arms.arms,
             PAIRED=paired,
             RECORD=self.record,
+            FLOOR=plan.floor,
+            INDEX_BITS=plan.index_bits,
+            COUNT_BITS=plan.count_bits,
             num_warps=WARPS,
         )
 

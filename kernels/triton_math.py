@@ -51,6 +51,12 @@ if INTERPRETED:
         """1 / sqrt(x)."""
         return tl.rsqrt(x)
 
+    @triton.jit
+    def replace_where_equal(index, j, new_i, new_a, new_b, nought, i, a, b):
+        """(new_i, new_a, new_b) where index == j, else (i, a, b)."""
+        here = index == j
+        return tl.where(here, new_i, i), tl.where(here, new_a, a), tl.where(here, new_b, b)
+
 else:
 
     @triton.jit
@@ -72,6 +78,29 @@ else:
     def inverse_root(x):
         """1 / sqrt(x)."""
         return tl.inline_asm_elementwise("rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
+
+
+    @triton.jit
+    def replace_where_equal(index, j, new_i, new_a, new_b, nought, i, a, b):
+        """(new_i, new_a, new_b) where index == j, else (i, a, b), all finite.
+
+        Selects run at half rate, on the pipe that also compares; a predicated multiply-add of the old value times 0
+        (`nought`, known only at run time, for the integer) plus the new one does the same move on the other pipe.
+        """
+        return tl.inline_asm_elementwise(
+            """{
+            .reg .pred here;
+            setp.eq.s32 here, $3, $4;
+            @here mad.lo.u32 $0, $9, $8, $5;
+            @here fma.rn.f32 $1, $10, 0f00000000, $6;
+            @here fma.rn.f32 $2, $11, 0f00000000, $7;
+            }""",
+            "=r,=f,=f,r,r,r,f,f,r,0,1,2",
+            [index, j, new_i, new_a, new_b, nought, i, a, b],
+            (tl.uint32, tl.float32, tl.float32),
+            True,
+            1,
+        )
 
 
 @triton.jit

@@ -13,8 +13,6 @@ from stau_rl.kernels.philox import MAX_ARMS
 
 LOG2_E = math.log2(math.e)
 MAX_HORIZON = (1 << 31) - 1
-# Steps that fit a 16-bit count of pulls, with the 16 bits above it for the other half of a packed tally.
-PACKED_STEPS = (1 << 16) - 1
 # Arms per thread; beyond it the state spills out of the registers and instances are spread over several threads.
 MAX_SLOTS = 32
 # Largest |z| of a Gaussian reward mean + sigma z, z = Phi^-1 of a 24-bit uniform.
@@ -66,8 +64,9 @@ class Plan:
         p, q, unit, offset: as in `BoundHead`; for other rules as their docstrings say.
         preference: where preferences start.
         double: cached numbers are float64.
-        packed: pulls and successes of an arm share a 32-bit register.
+        packed: pulls, successes and number of a slot share a 32-bit register.
         slots, lanes: arms per thread and threads per instance.
+        floor: least count that the cached numbers are computed for.
     """
 
     choose: str
@@ -88,6 +87,22 @@ class Plan:
     packed: bool = False
     slots: int = 1
     lanes: int = 1
+    floor: int = 1
+
+    @property
+    def index_bits(self) -> int:
+        """Bits of a packed tally that hold the slot."""
+        return max(1, (self.slots - 1).bit_length())
+
+    @property
+    def count_bits(self) -> int:
+        """Bits of a packed tally that hold the successes, and as many or one more the pulls."""
+        return (32 - self.index_bits) // 2
+
+    @property
+    def steps_per_launch(self) -> int:
+        """Steps after which a tally could overflow; even."""
+        return (1 << self.count_bits) - 2 if self.packed else 1 << 20
 
 
 def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
@@ -115,7 +130,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         if arms.binary:
             return Plan("beta", **common)
         prior, noise = policy.prior_sd**-2, noise_precision(policy.sigma, arms)
-        return Plan("posterior", refresh="posterior", p=prior, q=noise, offset=policy.prior_mean * prior, **common)
+        return Plan("posterior", refresh="posterior", floor=0, p=prior, q=noise, offset=policy.prior_mean * prior, **common)
     if policy.name == "gradient_bandit":
         return Plan(**common, **_gradient(policy))
     raise _unsupported("policy", policy.name, ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit"))

@@ -35,15 +35,15 @@ def refresh_nothing(n, gain, p, q, unit, offset):
 
 @triton.jit
 def refresh_approximate(n, gain, p, q, unit, offset):
-    """Mean in the unit of the head and 1 / sqrt(n), float32; 0 mean for an arm never pulled."""
-    count = tl.maximum(n, 1).to(tl.float32)
+    """Mean in the unit of the head and 1 / sqrt(n), float32; n >= 1."""
+    count = n.to(tl.float32)
     return gain.to(tl.float32) * reciprocal(count) * unit - offset, inverse_root(count)
 
 
 @triton.jit
 def refresh_exact(n, gain, p, q, unit, offset):
-    """Mean and 1 / sqrt(n), float64, rounded as the reference rounds them, so that ties are ties."""
-    count = tl.maximum(n, 1).to(tl.float64)
+    """Mean and 1 / sqrt(n), float64, rounded as the reference rounds them, so that ties are ties; n >= 1."""
+    count = n.to(tl.float64)
     return gain.to(tl.float64) / count, 1.0 / tl.sqrt(count)
 
 
@@ -68,29 +68,38 @@ def score_ucb(a, b, width):
 
 
 @triton.jit
-def inverse_cdf(weights, word, o_arm, SLOTS: tl.constexpr, LANES: tl.constexpr):
-    """First arm k with cdf_k > u total; never an arm of weight 0."""
+def inverse_cdf(
+    weights, word, picks, o_arm, SLOTS: tl.constexpr, LANES: tl.constexpr, INDEX_BITS: tl.constexpr,
+):
+    """First arm k with cdf_k > u total, never an arm of weight 0, and the pick of that arm.
+
+    `picks` holds a number per slot whose low bits are the slot; the comparisons select it on the way, so that the
+    pulled arm's tally costs no select beyond the one that finds the arm. With LANES > 1 it is right in the thread
+    that holds the arm.
+    """
     u = closed_uniform(word)
     cdf = (weights[0],)
     for j in tl.static_range(1, SLOTS):
         cdf = cdf + (cdf[j - 1] + weights[j],)
+    picked = picks[SLOTS - 1]
     if LANES == 1:
         x = u * cdf[SLOTS - 1]
-        arm = tl.zeros_like(o_arm) + (SLOTS - 1)
         for i in tl.static_range(1, SLOTS):
-            arm = tl.where(cdf[SLOTS - 1 - i] > x, SLOTS - 1 - i, arm)
+            picked = tl.where(cdf[SLOTS - 1 - i] > x, picks[SLOTS - 1 - i], picked)
+        arm = (picked & ((1 << INDEX_BITS) - 1)).to(tl.int32)
     else:
         local = cdf[SLOTS - 1]
         before = tl.cumsum(local, axis=1) - local
         # Sums that associate differently need not be monotone, so the total is the largest of the last ones and an
         # arm must have weight of its own; then some arm qualifies whatever the rounding.
-        x = u * row_max(tl.where(local > 0.0, before + local, 0.0), LANES)
+        x = u * row_max(tl.where(local > 0.0, before + local, 0.0), LANES) - before
         first = tl.zeros_like(o_arm) + _NONE
         for i in tl.static_range(0, SLOTS):
-            inside = (before + cdf[SLOTS - 1 - i] > x) & (weights[SLOTS - 1 - i] > 0.0)
+            inside = (cdf[SLOTS - 1 - i] > x) & (weights[SLOTS - 1 - i] > 0.0)
+            picked = tl.where(inside, picks[SLOTS - 1 - i], picked)
             first = tl.where(inside, o_arm + (SLOTS - 1 - i), first)
         arm = row_min(first, LANES)
-    return arm
+    return arm, picked
 
 
 @triton.jit
@@ -119,8 +128,9 @@ def head_weights(
 
 @triton.jit
 def choose_by_weight(
-    word, width, a, b, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
+    word, width, a, b, picks, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
     SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
 ):
     """Score, centre, head, inverse CDF."""
     y = ()
@@ -133,13 +143,13 @@ def choose_by_weight(
             centre = centre + y[j]
         centre = row_sum(centre, LANES) * (1.0 / K)
     weights = head_weights(y, centre, o_arm, p, q, K, SLOTS, LANES, HEAD, N, SHIFTED)
-    return inverse_cdf(weights, word, o_arm, SLOTS, LANES)
+    return inverse_cdf(weights, word, picks, o_arm, SLOTS, LANES, INDEX_BITS)
 
 
 @triton.jit
 def choose_by_preference(
-    word, a, unit, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
-    HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
+    word, a, unit, picks, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
+    HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr, INDEX_BITS: tl.constexpr,
 ):
     """An arm from head(preferences), and the normalised weights, which the gradient needs."""
     y = ()
@@ -153,7 +163,8 @@ def choose_by_preference(
     shares = ()
     for j in tl.static_range(SLOTS):
         shares = shares + (weights[j] * scale,)
-    return inverse_cdf(weights, word, o_arm, SLOTS, LANES), shares
+    arm, picked = inverse_cdf(weights, word, picks, o_arm, SLOTS, LANES, INDEX_BITS)
+    return arm, picked, shares
 
 
 @triton.jit

@@ -29,7 +29,7 @@ of the pulled arm (12), loop. Why each trick is there:
 import triton
 import triton.language as tl
 
-from stau_rl.kernels.triton_math import philox, row_sum
+from stau_rl.kernels.triton_math import below, philox, replace_where_equal, row_sum
 from stau_rl.kernels.triton_policies import (
     choose_best,
     choose_beta,
@@ -37,7 +37,6 @@ from stau_rl.kernels.triton_policies import (
     choose_by_weight,
     choose_posterior,
 )
-from stau_rl.kernels.triton_math import below
 
 
 @triton.jit
@@ -59,14 +58,31 @@ def _replace(values, local, new, SLOTS: tl.constexpr):
 
 
 @triton.jit
-def _counts(tally, gain, p_count, p_gain, stride, SLOTS: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr):
+def _replace_three(tally, a, b, local, new_tally, new_a, new_b, zero_word, SLOTS: tl.constexpr):
+    """`_replace` on three tuples at once."""
+    tallies = ()
+    firsts = ()
+    seconds = ()
+    for j in tl.static_range(SLOTS):
+        one_tally, one_a, one_b = replace_where_equal(local, j, new_tally, new_a, new_b, zero_word, tally[j], a[j], b[j])
+        tallies = tallies + (one_tally,)
+        firsts = firsts + (one_a,)
+        seconds = seconds + (one_b,)
+    return tallies, firsts, seconds
+
+
+@triton.jit
+def _counts(
+    tally, gain, p_count, p_gain, stride, SLOTS: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr, INDEX_BITS: tl.constexpr,
+    COUNT_BITS: tl.constexpr,
+):
     """Pulls and reward sums of every slot."""
     counts = ()
     gains = ()
     for j in tl.static_range(SLOTS):
         if PACKED:
-            n = (tally[j] >> 16).to(tl.int32)
-            s = (tally[j] & 0xFFFF).to(tl.int32)
+            n = (tally[j] >> (INDEX_BITS + COUNT_BITS)).to(tl.int32)
+            s = ((tally[j] >> INDEX_BITS) & ((1 << COUNT_BITS) - 1)).to(tl.int32)
             if LONG:
                 n += tl.load(p_count + j * stride)
                 s += tl.load(p_gain + j * stride)
@@ -81,16 +97,22 @@ def _counts(tally, gain, p_count, p_gain, stride, SLOTS: tl.constexpr, PACKED: t
 @triton.jit
 def _play(
     t, action, word, low, high, k0, k1, width, tally, gain, a, b, total, o_arm, p_count, p_gain, p_arm, arm_stride,
-    stride, p_value, p_offset, sigma, p, q, unit, offset, step_size,
+    stride, p_value, p_offset, sigma, p, q, unit, offset, step_size, zero_word,
     K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, CHOOSE: tl.constexpr, REFRESH: tl.constexpr,
     SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
     SLOPE: tl.constexpr, REWARD: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr, CACHED: tl.constexpr,
-    BASELINE: tl.constexpr, FORCED: tl.constexpr,
+    DOUBLE: tl.constexpr, BASELINE: tl.constexpr, FORCED: tl.constexpr, INDEX_BITS: tl.constexpr, COUNT_BITS: tl.constexpr,
 ):
     """One step: choose, reward, update."""
+    if PACKED:
+        picks = tally
+    else:
+        picks = ()
+        for j in tl.static_range(SLOTS):
+            picks = picks + ((o_arm * 0 + j).to(tl.uint32),)
     if CHOOSE == "weight":
-        arm = choose_by_weight(
-            action, width, a, b, o_arm, p, q, K, SLOTS, LANES, SCORE, CENTRED, HEAD, N, SHIFTED
+        arm, picked = choose_by_weight(
+            action, width, a, b, picks, o_arm, p, q, K, SLOTS, LANES, SCORE, CENTRED, HEAD, N, SHIFTED, INDEX_BITS
         )
     elif CHOOSE == "best":
         arm = choose_best(action, width, a, b, o_arm, K, SLOTS, LANES, SCORE)
@@ -104,19 +126,25 @@ def _play(
     elif CHOOSE == "posterior":
         arm = choose_posterior(t, low, high, k0, k1, a, b, o_arm, K, SLOTS, LANES)
     elif CHOOSE == "beta":
-        counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG)
+        counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG, INDEX_BITS, COUNT_BITS)
         arm = choose_beta(t, low, high, k0, k1, counts, gains, o_arm, K, SLOTS, LANES)
     else:
-        arm, shares = choose_by_preference(action, a, unit, o_arm, p, q, K, SLOTS, LANES, HEAD, N, SHIFTED)
+        arm, picked, shares = choose_by_preference(
+            action, a, unit, picks, o_arm, p, q, K, SLOTS, LANES, HEAD, N, SHIFTED, INDEX_BITS
+        )
     if FORCED:
         arm = tl.where(t < K, t, arm)
 
     reward = REWARD(word, arm, p_arm, arm_stride, p_value, p_offset, sigma)
     local = arm - o_arm if LANES > 1 else arm
     if PACKED:
-        new = _select(tally, local, SLOTS) + (reward + 65536).to(tl.uint32)
-        n = (new >> 16).to(tl.int32)
-        s = (new & 0xFFFF).to(tl.int32)
+        if (CHOOSE == "weight" or CHOOSE == "preference") and not FORCED:
+            old = picked
+        else:
+            old = _select(tally, local, SLOTS)
+        new = old + ((reward << INDEX_BITS) + (1 << (INDEX_BITS + COUNT_BITS))).to(tl.uint32)
+        n = (new >> (INDEX_BITS + COUNT_BITS)).to(tl.int32)
+        s = ((new >> INDEX_BITS) & ((1 << COUNT_BITS) - 1)).to(tl.int32)
         if LONG:
             o_pulled = (arm - o_arm).to(tl.int64) * stride
             n += tl.load(p_count + o_pulled)
@@ -126,7 +154,6 @@ def _play(
         n = new
         s = _select(gain, local, SLOTS) + reward
         gain = _replace(gain, local, s, SLOTS)
-    tally = _replace(tally, local, new, SLOTS)
 
     if CHOOSE == "preference":
         if BASELINE == "past":
@@ -144,23 +171,46 @@ def _play(
         a = preferences
     elif CACHED:
         new_a, new_b = REFRESH(n, s, p, q, unit, offset)
-        a = _replace(a, local, new_a, SLOTS)
-        b = _replace(b, local, new_b, SLOTS)
+        if PACKED and not DOUBLE:
+            tally, a, b = _replace_three(tally, a, b, local, new, new_a, new_b, zero_word, SLOTS)
+        else:
+            tally = _replace(tally, local, new, SLOTS)
+            a = _replace(a, local, new_a, SLOTS)
+            b = _replace(b, local, new_b, SLOTS)
+    if not CACHED:
+        tally = _replace(tally, local, new, SLOTS)
     return arm, reward, tally, gain, a, b, total
 
 
 @triton.jit
 def _checkpoint(
-    row, arm, tally, gain, p_count, p_gain, p_gap, gap_stride, stride, o_arm, instances, o_instance, m_instance,
-    p_regret, p_optimal, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, PACKED: tl.constexpr,
-    LONG: tl.constexpr,
+    t, row, arm, tally, p_count, p_gap, gap_stride, stride, o_arm, instances, o_instance,
+    m_instance, p_checkpoint, p_regret, p_optimal, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
+    PACKED: tl.constexpr, LONG: tl.constexpr, INDEX_BITS: tl.constexpr, COUNT_BITS: tl.constexpr,
 ):
-    """Write the regret so far and whether the last pull was optimal."""
-    counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG)
+    """Write the regret so far and whether the last pull was optimal.
+
+    This block hardly ever runs, so it must not cost the loop registers. Left alone, the compiler computes all
+    addresses ahead of the loop and has all loads in flight at once; `hidden`, which is always 0, makes each pair of
+    loads depend on the one before.
+    """
+    hidden = (tl.load(p_checkpoint + row) - t - 1).to(tl.int64) + o_arm.to(tl.int64) * 0
+    p_gap_here = p_gap + o_arm.to(tl.int64) * gap_stride + hidden
+    p_count_here = p_count + hidden
     regret = tl.zeros_like(o_arm).to(tl.float64)
     for j in tl.static_range(SLOTS):
-        gap = tl.load(p_gap + (o_arm + j).to(tl.int64) * gap_stride, mask=o_arm + j < K, other=0.0)
-        regret = regret + counts[j].to(tl.float64) * gap
+        if PACKED:
+            n = (tally[j] >> (INDEX_BITS + COUNT_BITS)).to(tl.int32)
+            if LONG:
+                n += tl.load(p_count_here, mask=o_arm + j < K, other=0)
+        else:
+            n = tally[j]
+        gap = tl.load(p_gap_here, mask=o_arm + j < K, other=0.0)
+        regret = regret + n.to(tl.float64) * gap
+        if j % 2 == 1:
+            hidden = (regret < 0.0).to(tl.int64)
+        p_gap_here += hidden + gap_stride
+        p_count_here += hidden + stride
     regret = row_sum(regret, LANES)
     optimal = tl.load(p_gap + arm.to(tl.int64) * gap_stride) == 0.0
     mask = m_instance & (o_arm == 0)
@@ -172,18 +222,18 @@ def _checkpoint(
 @triton.jit(
     do_not_specialize=[
         "start", "stop", "row", "instances", "first_low", "first_high", "key_0", "key_1", "arm_stride", "arm_step",
-        "gap_stride", "gap_step",
+        "gap_stride", "gap_step", "zero_word",
     ]
 )
 def play_kernel(
     p_count, p_gain, p_preference, p_total, p_arm, p_gap, p_width, p_value, p_offset, p_checkpoint, p_regret,
     p_optimal, p_action, p_reward, start, stop, row, instances, first_low, first_high, key_0, key_1,
-    arm_stride, arm_step, gap_stride, gap_step, sigma, p, q, unit, offset, step_size,
+    arm_stride, arm_step, gap_stride, gap_step, sigma, p, q, unit, offset, step_size, zero_word,
     K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr, CHOOSE: tl.constexpr,
     REFRESH: tl.constexpr, SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr,
     SHIFTED: tl.constexpr, SLOPE: tl.constexpr, REWARD: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr,
     CACHED: tl.constexpr, DOUBLE: tl.constexpr, BASELINE: tl.constexpr, WIDTH: tl.constexpr, FORCED: tl.constexpr,
-    PAIRED: tl.constexpr, RECORD: tl.constexpr,
+    PAIRED: tl.constexpr, RECORD: tl.constexpr, FLOOR: tl.constexpr, INDEX_BITS: tl.constexpr, COUNT_BITS: tl.constexpr,
 ):
     """Steps [start, stop) of every instance; with PAIRED both are even.
 
@@ -211,6 +261,7 @@ def play_kernel(
     p_count += o_arm.to(tl.int64) * instances + o_clamped
     p_gain += o_arm.to(tl.int64) * instances + o_clamped
     p_arm += o_clamped * arm_step
+    arm_stride = arm_stride.to(tl.uint32).to(tl.int64)
     p_gap += o_clamped * gap_step
 
     tally = ()
@@ -222,8 +273,11 @@ def play_kernel(
         n = tl.load(p_count + j * instances.to(tl.int64), mask=real, other=0)
         s = tl.load(p_gain + j * instances.to(tl.int64), mask=real, other=0)
         if PACKED:
-            # A launch of a long history counts from 0 and adds what came before; a short one fits in 16 bits.
-            tally = tally + (zero.to(tl.uint32) if LONG else ((n << 16) + s).to(tl.uint32),)
+            # A launch of a long history counts from 0 and adds what came before.
+            if LONG:
+                tally = tally + ((zero + j).to(tl.uint32),)
+            else:
+                tally = tally + (((n << (INDEX_BITS + COUNT_BITS)) + (s << INDEX_BITS) + j).to(tl.uint32),)
             gain = gain + (zero,)
         else:
             tally = tally + (n,)
@@ -233,7 +287,7 @@ def play_kernel(
             a = a + (tl.load(p_preference + offsets, mask=real, other=0.0),)
             b = b + (zero.to(tl.float32),)
         else:
-            new_a, new_b = REFRESH(n, s, p, q, unit, offset)
+            new_a, new_b = REFRESH(tl.maximum(n, FLOOR), s, p, q, unit, offset)
             if K < SLOTS * LANES:
                 new_a = tl.where(real, new_a, 0.0)
                 new_b = tl.where(real, new_b, 0.0)
@@ -259,8 +313,8 @@ def play_kernel(
                 arm, reward, tally, gain, a, b, total = _play(
                     t, words[2 * half], words[2 * half + 1], low, high, k0, k1, width, tally, gain, a, b, total,
                     o_arm, p_count, p_gain, p_arm, arm_stride, stride, p_value, p_offset, sigma, p, q, unit, offset,
-                    step_size, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
-                    PACKED, LONG, CACHED, BASELINE, FORCED,
+                    step_size, zero_word, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
+                    PACKED, LONG, CACHED, DOUBLE, BASELINE, FORCED, INDEX_BITS, COUNT_BITS,
                 )
                 if RECORD:
                     o_record = t.to(tl.int64) * instances + o_instance
@@ -269,8 +323,9 @@ def play_kernel(
                     tl.store(p_reward + o_record, reward.to(tl.float64), mask=mask)
                 if t + 1 == due:
                     _checkpoint(
-                        row, arm, tally, gain, p_count, p_gain, p_gap, gap_stride, stride, o_arm, instances,
-                        o_instance, m_instance, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
+                        t, row, arm, tally, p_count, p_gap, gap_stride, stride, o_arm, instances,
+                        o_instance, m_instance, p_checkpoint, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
+                        INDEX_BITS, COUNT_BITS,
                     )
                     row += 1
                     due = tl.load(p_checkpoint + row)
@@ -284,8 +339,8 @@ def play_kernel(
             arm, reward, tally, gain, a, b, total = _play(
                 t, tl.where(odd, w2, w0), tl.where(odd, w3, w1), low, high, k0, k1, width, tally, gain, a, b, total,
                 o_arm, p_count, p_gain, p_arm, arm_stride, stride, p_value, p_offset, sigma, p, q, unit, offset,
-                step_size, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
-                PACKED, LONG, CACHED, BASELINE, FORCED,
+                step_size, zero_word, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
+                PACKED, LONG, CACHED, DOUBLE, BASELINE, FORCED, INDEX_BITS, COUNT_BITS,
             )
             if RECORD:
                 o_record = t.to(tl.int64) * instances + o_instance
@@ -294,13 +349,16 @@ def play_kernel(
                 tl.store(p_reward + o_record, reward.to(tl.float64), mask=mask)
             if t + 1 == due:
                 _checkpoint(
-                    row, arm, tally, gain, p_count, p_gain, p_gap, gap_stride, stride, o_arm, instances,
-                    o_instance, m_instance, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
+                    t, row, arm, tally, p_count, p_gap, gap_stride, stride, o_arm, instances,
+                    o_instance, m_instance, p_checkpoint, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
+                    INDEX_BITS, COUNT_BITS,
                 )
                 row += 1
                 due = tl.load(p_checkpoint + row)
 
-    counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG)
+    # Always 0, but known only now, so that the addresses below do not sit in registers during the loop.
+    stride += (tl.load(p_checkpoint + row) < 0).to(tl.int64)
+    counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG, INDEX_BITS, COUNT_BITS)
     for j in tl.static_range(SLOTS):
         mask = m_instance & (o_arm + j < K)
         tl.store(p_count + j * stride, counts[j], mask=mask)
