@@ -20,7 +20,7 @@ from stau_rl.kernels.triton_math import INTERPRETED
 from stau_rl.kernels.triton_plan import Plan, make_plan
 from stau_rl.kernels.triton_step import play_kernel
 
-THREADS, WARPS = 128, 4
+THREADS = 128
 # Arm-steps of one launch when somebody watches: about a quarter of a second of the fastest policies.
 WATCHED_WORK = 2.5e11
 _NEVER = (1 << 31) - 1
@@ -116,11 +116,17 @@ class _Run:
         self.action = torch.empty(shape, dtype=torch.int16, device=device)
         self.reward = torch.empty(shape, dtype=torch.float64, device=device)
         self.record = record
+        self.threads = THREADS
+        self.options = {"num_warps": THREADS // 32}
         self.keys = [_signed(word) for word in split_seed(seed)]
         self.first = [_signed(first_instance & 0xFFFFFFFF), _signed(first_instance >> 32 & 0xFFFFFFFF)]
 
     def play(self, progress: Progress | None) -> Block:
         """All steps, then the results on the host."""
+        return self.collect(self.run(progress))
+
+    def run(self, progress: Progress | None = None) -> Tensor:
+        """All steps; returns the pulls of optimal arms before the last tenth."""
         late = late_start(self.horizon)
         n = self.arms.instances
         early = torch.zeros(n, dtype=torch.int64, device=self.device)
@@ -136,6 +142,11 @@ class _Run:
                     torch.cuda.synchronize(self.device)
                 progress((stop - step) * n)
             step = stop
+        return early
+
+    def collect(self, early: Tensor) -> Block:
+        """The results on the host."""
+        best = self.gap == 0
         return Block(
             regret=self.regret.cpu().numpy(),
             optimal=self.optimal.cpu().numpy().astype(bool),
@@ -161,7 +172,7 @@ class _Run:
     def _launch(self, start: int, stop: int, paired: bool) -> None:
         plan, n = self.plan, self.arms.instances
         head = plan.head
-        block = THREADS // plan.lanes
+        block = self.threads // plan.lanes
         shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
         long = self.horizon > plan.steps_per_launch
         grid = (-(-n // block),)
@@ -222,7 +233,7 @@ class _Run:
             FLOOR=plan.floor,
             INDEX_BITS=plan.index_bits,
             COUNT_BITS=plan.count_bits,
-            num_warps=WARPS,
+            **self.options,
         )
 
     def _widths(self, start: int, stop: int) -> Tensor:

@@ -190,27 +190,23 @@ def _checkpoint(
 ):
     """Write the regret so far and whether the last pull was optimal.
 
-    This block hardly ever runs, so it must not cost the loop registers. Left alone, the compiler computes all
-    addresses ahead of the loop and has all loads in flight at once; `hidden`, which is always 0, makes each pair of
-    loads depend on the one before.
+    This block hardly ever runs, so it must not cost the loop registers: it goes round the slots in a loop that the
+    compiler cannot unroll, as `hidden`, which is always 0, is known only at run time. One load for all slots in the source
+    also keeps compilation short, as Triton's coalescing pass takes time in proportion to loads times operations.
     """
-    hidden = (tl.load(p_checkpoint + row) - t - 1).to(tl.int64) + o_arm.to(tl.int64) * 0
-    p_gap_here = p_gap + o_arm.to(tl.int64) * gap_stride + hidden
-    p_count_here = p_count + hidden
+    hidden = tl.load(p_checkpoint + row) - t - 1
     regret = tl.zeros_like(o_arm).to(tl.float64)
-    for j in tl.static_range(SLOTS):
+    step = hidden
+    while step < SLOTS:
+        real = o_arm + step < K
+        n = _select(tally, o_arm * 0 + step, SLOTS)
         if PACKED:
-            n = (tally[j] >> (INDEX_BITS + COUNT_BITS)).to(tl.int32)
+            n = (n >> (INDEX_BITS + COUNT_BITS)).to(tl.int32)
             if LONG:
-                n += tl.load(p_count_here, mask=o_arm + j < K, other=0)
-        else:
-            n = tally[j]
-        gap = tl.load(p_gap_here, mask=o_arm + j < K, other=0.0)
+                n += tl.load(p_count + step * stride, mask=real, other=0)
+        gap = tl.load(p_gap + (o_arm + step).to(tl.int64) * gap_stride, mask=real, other=0.0)
         regret = regret + n.to(tl.float64) * gap
-        if j % 2 == 1:
-            hidden = (regret < 0.0).to(tl.int64)
-        p_gap_here += hidden + gap_stride
-        p_count_here += hidden + stride
+        step += 1 + hidden
     regret = row_sum(regret, LANES)
     optimal = tl.load(p_gap + arm.to(tl.int64) * gap_stride) == 0.0
     mask = m_instance & (o_arm == 0)
@@ -264,35 +260,38 @@ def play_kernel(
     arm_stride = arm_stride.to(tl.uint32).to(tl.int64)
     p_gap += o_clamped * gap_step
 
+    kind = tl.float64 if DOUBLE else tl.float32
     tally = ()
     gain = ()
     a = ()
     b = ()
     for j in tl.static_range(SLOTS):
-        real = o_arm + j < K
-        n = tl.load(p_count + j * instances.to(tl.int64), mask=real, other=0)
-        s = tl.load(p_gain + j * instances.to(tl.int64), mask=real, other=0)
+        tally = tally + (zero.to(tl.uint32) if PACKED else zero,)
+        gain = gain + (zero if PACKED else zero.to(tl.float64),)
+        a = a + (zero.to(kind),)
+        b = b + (zero.to(kind),)
+    hidden = tl.load(p_checkpoint + row) * 0
+    step = hidden
+    while step < SLOTS:
+        slot = zero + step
+        real = o_arm + step < K
+        n = tl.load(p_count + step * instances.to(tl.int64), mask=real, other=0)
+        s = tl.load(p_gain + step * instances.to(tl.int64), mask=real, other=0)
         if PACKED:
             # A launch of a long history counts from 0 and adds what came before.
-            if LONG:
-                tally = tally + ((zero + j).to(tl.uint32),)
-            else:
-                tally = tally + (((n << (INDEX_BITS + COUNT_BITS)) + (s << INDEX_BITS) + j).to(tl.uint32),)
-            gain = gain + (zero,)
+            packed = slot if LONG else (n << (INDEX_BITS + COUNT_BITS)) + (s << INDEX_BITS) + slot
+            tally = _replace(tally, slot, packed.to(tl.uint32), SLOTS)
         else:
-            tally = tally + (n,)
-            gain = gain + (s,)
+            tally = _replace(tally, slot, n, SLOTS)
+            gain = _replace(gain, slot, s, SLOTS)
         if CHOOSE == "preference":
-            offsets = (o_arm + j).to(tl.int64) * instances + o_clamped
-            a = a + (tl.load(p_preference + offsets, mask=real, other=0.0),)
-            b = b + (zero.to(tl.float32),)
+            o_slot = (o_arm + step).to(tl.int64) * instances + o_clamped
+            a = _replace(a, slot, tl.load(p_preference + o_slot, mask=real, other=0.0), SLOTS)
         else:
             new_a, new_b = REFRESH(tl.maximum(n, FLOOR), s, p, q, unit, offset)
-            if K < SLOTS * LANES:
-                new_a = tl.where(real, new_a, 0.0)
-                new_b = tl.where(real, new_b, 0.0)
-            a = a + (new_a,)
-            b = b + (new_b,)
+            a = _replace(a, slot, tl.where(real, new_a, 0.0), SLOTS)
+            b = _replace(b, slot, tl.where(real, new_b, 0.0), SLOTS)
+        step += 1 + hidden
     total = tl.zeros([BLOCK, LANES], tl.float64)
     if CHOOSE == "preference":
         total += tl.load(p_total + o_clamped)
@@ -302,7 +301,7 @@ def play_kernel(
     nought = tl.full([], 0, tl.int32)
     stream = nought.to(tl.uint32)
     due = tl.load(p_checkpoint + row)
-    width = 0.0
+    width = tl.full([], 0.0, tl.float64 if DOUBLE else tl.float32)
     if PAIRED:
         for pair in range(start // 2, stop // 2):
             words = philox(low, high, (nought + pair).to(tl.uint32), stream, k0, k1)
@@ -356,15 +355,25 @@ def play_kernel(
                 row += 1
                 due = tl.load(p_checkpoint + row)
 
-    # Always 0, but known only now, so that the addresses below do not sit in registers during the loop.
-    stride += (tl.load(p_checkpoint + row) < 0).to(tl.int64)
-    counts, gains = _counts(tally, gain, p_count, p_gain, stride, SLOTS, PACKED, LONG, INDEX_BITS, COUNT_BITS)
-    for j in tl.static_range(SLOTS):
-        mask = m_instance & (o_arm + j < K)
-        tl.store(p_count + j * stride, counts[j], mask=mask)
-        tl.store(p_gain + j * stride, gains[j], mask=mask)
+    hidden = tl.load(p_checkpoint + row) * 0
+    step = hidden
+    while step < SLOTS:
+        slot = zero + step
+        mask = m_instance & (o_arm + step < K)
+        n = _select(tally, slot, SLOTS)
+        if PACKED:
+            s = ((n >> INDEX_BITS) & ((1 << COUNT_BITS) - 1)).to(tl.int32)
+            n = (n >> (INDEX_BITS + COUNT_BITS)).to(tl.int32)
+            if LONG:
+                n += tl.load(p_count + step * stride, mask=mask, other=0)
+                s += tl.load(p_gain + step * stride, mask=mask, other=0)
+        else:
+            s = _select(gain, slot, SLOTS)
+        tl.store(p_count + step * stride, n, mask=mask)
+        tl.store(p_gain + step * stride, s, mask=mask)
         if CHOOSE == "preference":
-            offsets = (o_arm + j).to(tl.int64) * instances + o_clamped
-            tl.store(p_preference + offsets, a[j], mask=mask)
+            o_slot = (o_arm + step).to(tl.int64) * instances + o_clamped
+            tl.store(p_preference + o_slot, _select(a, slot, SLOTS), mask=mask)
+        step += 1 + hidden
     if CHOOSE == "preference":
         tl.store(p_total + o_instance, total, mask=m_instance & (o_arm == 0))
