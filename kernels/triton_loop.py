@@ -21,6 +21,8 @@ from stau_rl.kernels.triton_plan import Plan, make_plan
 from stau_rl.kernels.triton_step import play_kernel
 
 THREADS = 128
+# Steps of which the table of bonuses is held at once.
+WIDTHS = 1 << 20
 # Arm-steps of one launch when somebody watches: about a quarter of a second of the fastest policies.
 WATCHED_WORK = 2.5e11
 _NEVER = (1 << 31) - 1
@@ -75,7 +77,9 @@ def _check_device(device: str) -> torch.device:
     if INTERPRETED:
         return torch.device("cpu")
     if not device.startswith("cuda"):
-        raise EngineError(f"the triton engine runs on device='cuda', got {device!r}; engine='numba' or 'torch' runs there")
+        raise EngineError(
+            f"the triton engine runs on device='cuda', got {device!r}; engine='numba' or 'torch' runs there"
+        )
     if not torch.cuda.is_available():
         raise EngineError("the triton engine needs a CUDA device and torch sees none; engine='numba' runs on a CPU")
     return torch.device(device)
@@ -97,7 +101,10 @@ class _Run:
     ) -> None:
         k, n = arms.arms, arms.instances
         self.plan, self.arms, self.device, self.horizon = plan, arms, device, horizon
-        self.steps = checkpoints.astype(np.int64)
+        # The pulls of optimal arms are needed at two more steps, which become checkpoints of our own.
+        extra = [step for step in (late_start(horizon), horizon) if step > 0]
+        self.steps = np.union1d(checkpoints.astype(np.int64), extra)
+        self.rows = np.searchsorted(self.steps, checkpoints)
         means = torch.as_tensor(arms.means, device=device)
         bernoulli = arms.kind == "bernoulli"
         self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
@@ -112,9 +119,11 @@ class _Run:
         self.checkpoint = torch.as_tensor(np.append(self.steps, _NEVER).astype(np.int32), device=device)
         self.regret = torch.empty(len(self.steps), n, dtype=torch.float64, device=device)
         self.optimal = torch.empty(len(self.steps), n, dtype=torch.int8, device=device)
+        self.best = torch.empty(len(self.steps), n, dtype=torch.int32, device=device)
         shape = (horizon, n) if record else (1, 1)
         self.action = torch.empty(shape, dtype=torch.int16, device=device)
         self.reward = torch.empty(shape, dtype=torch.float64, device=device)
+        self._make_widths(0)
         self.record = record
         self.threads = THREADS
         self.options = {"num_warps": THREADS // 32}
@@ -123,54 +132,54 @@ class _Run:
 
     def play(self, progress: Progress | None) -> Block:
         """All steps, then the results on the host."""
-        return self.collect(self.run(progress))
+        self.run(progress)
+        return self.collect()
 
-    def run(self, progress: Progress | None = None) -> Tensor:
-        """All steps; returns the pulls of optimal arms before the last tenth."""
-        late = late_start(self.horizon)
-        n = self.arms.instances
-        early = torch.zeros(n, dtype=torch.int64, device=self.device)
-        best = self.gap == 0
+    def run(self, progress: Progress | None = None) -> None:
+        """All steps."""
         step = 0
         while step < self.horizon:
-            stop, paired = self._next(step, late if step < late else self.horizon, progress is not None)
+            stop, paired = self._next(step, progress is not None)
             self._launch(step, stop, paired)
-            if stop == late:
-                early = (self.count * best).sum(0)
             if progress is not None:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)
-                progress((stop - step) * n)
+                progress((stop - step) * self.arms.instances)
             step = stop
-        return early
 
-    def collect(self, early: Tensor) -> Block:
+    def collect(self) -> Block:
         """The results on the host."""
-        best = self.gap == 0
+        late = late_start(self.horizon)
+        late_optimal = self.best[-1].long()
+        if late > 0:
+            late_optimal -= self.best[int(np.searchsorted(self.steps, late))]
+        rows = torch.as_tensor(self.rows, device=self.device)
         return Block(
-            regret=self.regret.cpu().numpy(),
-            optimal=self.optimal.cpu().numpy().astype(bool),
-            late_optimal=((self.count * best).sum(0) - early).cpu().numpy(),
-            pulls=self.count.cpu().numpy().astype(np.int64),
-            reward_sums=self.gain.cpu().numpy().astype(np.float64),
+            regret=self.regret[rows].cpu().numpy(),
+            optimal=self.optimal[rows].bool().cpu().numpy(),
+            late_optimal=late_optimal.cpu().numpy(),
+            pulls=self.count.long().cpu().numpy(),
+            reward_sums=self.gain.double().cpu().numpy(),
             actions=self.action.cpu().numpy() if self.record else None,
             rewards=self.reward.cpu().numpy() if self.record else None,
         )
 
-    def _next(self, step: int, limit: int, watched: bool) -> tuple[int, bool]:
+    def _next(self, step: int, watched: bool) -> tuple[int, bool]:
         """Where the launch that starts at `step` stops, and whether it runs in pairs of steps."""
-        k = self.arms.arms
+        k, left = self.arms.arms, self.horizon - step
         if self.plan.forced and step < k:
-            return min(k, limit), False
-        if step % 2 or limit - step == 1:
+            return min(k + k % 2, self.horizon), False
+        if step % 2 or left == 1:
             return step + 1, False
-        size = min(limit - step, self.plan.steps_per_launch)
+        size = min(left, self.plan.steps_per_launch)
         if watched:
             size = min(size, max(64, int(WATCHED_WORK / (k * self.arms.instances))))
         return step + size // 2 * 2, True
 
     def _launch(self, start: int, stop: int, paired: bool) -> None:
         plan, n = self.plan, self.arms.instances
+        if not self.width_start <= start < stop <= self.width_start + WIDTHS:
+            self._make_widths(start)
         head = plan.head
         block = self.threads // plan.lanes
         shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
@@ -183,16 +192,18 @@ class _Run:
             self.total,
             self.arm,
             self.gap,
-            self._widths(start, stop),
+            self.width,
             self.value,
             self.offset,
             self.checkpoint,
             self.regret,
             self.optimal,
+            self.best,
             self.action,
             self.reward,
             start,
             stop,
+            self.width_start,
             int(np.searchsorted(self.steps, start, "right")),
             n,
             *self.first,
@@ -207,7 +218,6 @@ class _Run:
             plan.unit,
             plan.offset,
             plan.c,
-            0,
             K=self.arms.arms,
             SLOTS=plan.slots,
             LANES=plan.lanes,
@@ -236,17 +246,19 @@ class _Run:
             **self.options,
         )
 
-    def _widths(self, start: int, stop: int) -> Tensor:
-        """The number per step that the policy needs, computed in float64."""
+    def _make_widths(self, start: int) -> None:
+        """The number per step that the policy needs, from step `start` on, computed in float64."""
         kind = torch.float64 if self.plan.double else torch.float32
-        if self.plan.width == "none":
-            return torch.zeros(1, dtype=kind, device=self.device)
+        self.width_start = start
+        stop = min(start + WIDTHS, self.horizon) if self.plan.width != "none" else start + 1
         steps = torch.arange(start, stop, dtype=torch.float64, device=self.device)
         if self.plan.width == "bonus":
-            return (self.plan.c * (2.0 * steps.clamp(min=1.0).log()).sqrt()).to(kind)
-        if self.plan.width == "past":
-            return (1.0 / (steps + 1.0)).to(kind)
-        return torch.where(steps > 0, 1.0 / steps.clamp(min=1.0), 0.0).to(kind)
+            steps = steps.clamp_(min=1.0).log_().mul_(2.0).sqrt_().mul_(self.plan.c)
+        elif self.plan.width == "past":
+            steps = 1.0 / (steps + 1.0)
+        elif self.plan.width == "before":
+            steps = torch.where(steps > 0, 1.0 / steps.clamp(min=1.0), 0.0)
+        self.width = steps.to(kind)
 
 
 def _signed(word: int) -> int:

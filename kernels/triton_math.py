@@ -52,7 +52,18 @@ if INTERPRETED:
         return tl.rsqrt(x)
 
     @triton.jit
-    def replace_where_equal(index, j, new_i, new_a, new_b, nought, i, a, b):
+    def wide_product(a, M: tl.constexpr):
+        """High and low half of the 64-bit product of uint32 `a` and the constant M."""
+        product = a.to(tl.uint64) * M
+        return (product >> 32).to(tl.uint32), (product & 0xFFFFFFFF).to(tl.uint32)
+
+    @triton.jit
+    def load_strided(p, arm, stride):
+        """The int32 at p + arm stride, p a tensor of pointers to read-only memory."""
+        return tl.load(p + arm.to(tl.int64) * stride)
+
+    @triton.jit
+    def replace_where_equal(index, j, new_i, new_a, new_b, i, a, b):
         """(new_i, new_a, new_b) where index == j, else (i, a, b)."""
         here = index == j
         return tl.where(here, new_i, i), tl.where(here, new_a, a), tl.where(here, new_b, b)
@@ -79,24 +90,47 @@ else:
         """1 / sqrt(x)."""
         return tl.inline_asm_elementwise("rsqrt.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, True, 1)
 
+    @triton.jit
+    def wide_product(a, M: tl.constexpr):
+        """High and low half of the 64-bit product of uint32 `a` and the constant M, in one instruction."""
+        return tl.inline_asm_elementwise(
+            "{ .reg .b64 product; mul.wide.u32 product, $2, $3; mov.b64 {$1, $0}, product; }",
+            "=r,=r,r,r",
+            [a, tl.full([], M, tl.uint32)],
+            (tl.uint32, tl.uint32),
+            True,
+            1,
+        )
 
     @triton.jit
-    def replace_where_equal(index, j, new_i, new_a, new_b, nought, i, a, b):
+    def load_strided(p, arm, stride):
+        """The int32 at p + arm stride, p a tensor of pointers; read-only memory, one multiply-add and one load."""
+        return tl.inline_asm_elementwise(
+            "{ .reg .b64 at; mad.wide.u32 at, $2, $3, $1; ld.global.nc.b32 $0, [at]; }",
+            "=r,l,r,r",
+            [p.to(tl.int64), arm, stride * 4],
+            tl.int32,
+            True,
+            1,
+        )
+
+    @triton.jit
+    def replace_where_equal(index, j, new_i, new_a, new_b, i, a, b):
         """(new_i, new_a, new_b) where index == j, else (i, a, b), all finite.
 
-        Selects run at half rate, on the pipe that also compares; a predicated multiply-add of the old value times 0
-        (`nought`, known only at run time, for the integer) plus the new one does the same move on the other pipe.
+        Selects run at half rate, on the pipe that also compares, and that pipe is the busiest; a predicated
+        multiply-add, old 0 + new, does the same move on the other one.
         """
         return tl.inline_asm_elementwise(
             """{
             .reg .pred here;
             setp.eq.s32 here, $3, $4;
-            @here mad.lo.u32 $0, $9, $8, $5;
-            @here fma.rn.f32 $1, $10, 0f00000000, $6;
-            @here fma.rn.f32 $2, $11, 0f00000000, $7;
+            selp.b32 $0, $5, $8, here;
+            @here fma.rn.f32 $1, $9, 0f00000000, $6;
+            @here fma.rn.f32 $2, $10, 0f00000000, $7;
             }""",
-            "=r,=f,=f,r,r,r,f,f,r,0,1,2",
-            [index, j, new_i, new_a, new_b, nought, i, a, b],
+            "=r,=f,=f,r,r,r,f,f,r,1,2",
+            [index, j, new_i, new_a, new_b, i, a, b],
             (tl.uint32, tl.float32, tl.float32),
             True,
             1,
@@ -107,19 +141,19 @@ else:
 def philox(c0, c1, c2, c3, k0, k1):
     """Philox4x32-10 of uint32 counter words (tensors or scalars) and scalar uint32 key words.
 
-    40 instructions: two 32 x 32 -> 64 multiplications and two three-input XORs a round. A product is taken in
-    uint64 so that one multiplication gives both halves; the key schedule is scalar and leaves the loop.
+    40 instructions: two 32 x 32 -> 64 multiplications and two three-input XORs a round; the key schedule is scalar
+    and leaves the loop.
     """
     for i in tl.static_range(_ROUNDS):
         if i > 0:
             k0 += _W0
             k1 += _W1
-        product_0 = c0.to(tl.uint64) * _M0
-        product_1 = c2.to(tl.uint64) * _M1
-        c0 = (product_1 >> 32).to(tl.uint32) ^ c1 ^ k0
-        c2 = (product_0 >> 32).to(tl.uint32) ^ c3 ^ k1
-        c1 = product_1.to(tl.uint32)
-        c3 = product_0.to(tl.uint32)
+        high_0, low_0 = wide_product(c0, _M0)
+        high_1, low_1 = wide_product(c2, _M1)
+        c0 = high_1 ^ c1 ^ k0
+        c2 = high_0 ^ c3 ^ k1
+        c1 = low_1
+        c3 = low_0
     return c0, c1, c2, c3
 
 

@@ -130,7 +130,9 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         if arms.binary:
             return Plan("beta", **common)
         prior, noise = policy.prior_sd**-2, noise_precision(policy.sigma, arms)
-        return Plan("posterior", refresh="posterior", floor=0, p=prior, q=noise, offset=policy.prior_mean * prior, **common)
+        return Plan(
+            "posterior", refresh="posterior", floor=0, p=prior, q=noise, offset=policy.prior_mean * prior, **common
+        )
     if policy.name == "gradient_bandit":
         return Plan(**common, **_gradient(policy))
     raise _unsupported("policy", policy.name, ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit"))

@@ -69,7 +69,13 @@ def score_ucb(a, b, width):
 
 @triton.jit
 def inverse_cdf(
-    weights, word, picks, o_arm, SLOTS: tl.constexpr, LANES: tl.constexpr, INDEX_BITS: tl.constexpr,
+    weights,
+    word,
+    picks,
+    o_arm,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
 ):
     """First arm k with cdf_k > u total, never an arm of weight 0, and the pick of that arm.
 
@@ -90,22 +96,30 @@ def inverse_cdf(
     else:
         local = cdf[SLOTS - 1]
         before = tl.cumsum(local, axis=1) - local
-        # Sums that associate differently need not be monotone, so the total is the largest of the last ones and an
-        # arm must have weight of its own; then some arm qualifies whatever the rounding.
-        x = u * row_max(tl.where(local > 0.0, before + local, 0.0), LANES) - before
-        first = tl.zeros_like(o_arm) + _NONE
-        for i in tl.static_range(0, SLOTS):
-            inside = (cdf[SLOTS - 1 - i] > x) & (weights[SLOTS - 1 - i] > 0.0)
-            picked = tl.where(inside, picks[SLOTS - 1 - i], picked)
-            first = tl.where(inside, o_arm + (SLOTS - 1 - i), first)
-        arm = row_min(first, LANES)
+        # Sums that associate differently need not be monotone. With the total as the largest of the last ones and u
+        # scaled by 1 - 2^-22, the thread that attains it always qualifies; with x >= 0 no arm of weight 0 does.
+        total = row_max(tl.where(local > 0.0, before + local, 0.0), LANES)
+        x = tl.maximum(u * (total * 0.9999997615814209) - before, 0.0)
+        for i in tl.static_range(1, SLOTS):
+            picked = tl.where(cdf[SLOTS - 1 - i] > x, picks[SLOTS - 1 - i], picked)
+        slot = (picked & ((1 << INDEX_BITS) - 1)).to(tl.int32)
+        arm = row_min(tl.where(local > x, o_arm + slot, _NONE), LANES)
     return arm, picked
 
 
 @triton.jit
 def head_weights(
-    y, centre, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
-    HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
+    y,
+    centre,
+    o_arm,
+    p,
+    q,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    HEAD: tl.constexpr,
+    N: tl.constexpr,
+    SHIFTED: tl.constexpr,
 ):
     """Weights of each arm up to a factor per row; padded arms have weight 0."""
     weights = ()
@@ -128,8 +142,22 @@ def head_weights(
 
 @triton.jit
 def choose_by_weight(
-    word, width, a, b, picks, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
-    SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
+    word,
+    width,
+    a,
+    b,
+    picks,
+    o_arm,
+    p,
+    q,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    SCORE: tl.constexpr,
+    CENTRED: tl.constexpr,
+    HEAD: tl.constexpr,
+    N: tl.constexpr,
+    SHIFTED: tl.constexpr,
     INDEX_BITS: tl.constexpr,
 ):
     """Score, centre, head, inverse CDF."""
@@ -148,8 +176,20 @@ def choose_by_weight(
 
 @triton.jit
 def choose_by_preference(
-    word, a, unit, picks, o_arm, p, q, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
-    HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr, INDEX_BITS: tl.constexpr,
+    word,
+    a,
+    unit,
+    picks,
+    o_arm,
+    p,
+    q,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    HEAD: tl.constexpr,
+    N: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
 ):
     """An arm from head(preferences), and the normalised weights, which the gradient needs."""
     y = ()
@@ -169,7 +209,15 @@ def choose_by_preference(
 
 @triton.jit
 def choose_best(
-    word, width, a, b, o_arm, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, SCORE: tl.constexpr,
+    word,
+    width,
+    a,
+    b,
+    o_arm,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    SCORE: tl.constexpr,
 ):
     """The arm of the largest float64 score; m tied arms are told apart by floor(u m)."""
     y = ()
@@ -203,7 +251,17 @@ def choose_best(
 
 @triton.jit
 def choose_posterior(
-    t, low, high, k0, k1, a, b, o_arm, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
+    t,
+    low,
+    high,
+    k0,
+    k1,
+    a,
+    b,
+    o_arm,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
 ):
     """The arm whose draw centre + deviation Phi^-1(u) is largest; one Philox call per arm."""
     draws = ()
@@ -242,7 +300,17 @@ def beta_draw(a, b, t, low, high, stream, k0, k1):
 
 @triton.jit
 def choose_beta(
-    t, low, high, k0, k1, counts, gains, o_arm, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
+    t,
+    low,
+    high,
+    k0,
+    k1,
+    counts,
+    gains,
+    o_arm,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
 ):
     """The arm whose draw from Beta(1 + successes, 1 + failures) is largest."""
     draws = ()

@@ -7,13 +7,13 @@ registers and K selects a step would cost more than one load, which mostly hits 
 import triton
 import triton.language as tl
 
-from stau_rl.kernels.triton_math import normal_quantile
+from stau_rl.kernels.triton_math import load_strided, normal_quantile
 
 
 @triton.jit
 def bernoulli(word, arm, p_arm, stride, p_value, p_offset, sigma):
     """1 if (word >> 8) < ceil(mean 2^24), int32; `p_arm` holds the bounds as int32."""
-    bound = tl.load(p_arm + arm.to(tl.int64) * stride)
+    bound = load_strided(p_arm, arm, stride)
     return ((word >> 8).to(tl.int32) < bound).to(tl.int32)
 
 

@@ -58,13 +58,13 @@ def _replace(values, local, new, SLOTS: tl.constexpr):
 
 
 @triton.jit
-def _replace_three(tally, a, b, local, new_tally, new_a, new_b, zero_word, SLOTS: tl.constexpr):
+def _replace_three(tally, a, b, local, new_tally, new_a, new_b, SLOTS: tl.constexpr):
     """`_replace` on three tuples at once."""
     tallies = ()
     firsts = ()
     seconds = ()
     for j in tl.static_range(SLOTS):
-        one_tally, one_a, one_b = replace_where_equal(local, j, new_tally, new_a, new_b, zero_word, tally[j], a[j], b[j])
+        one_tally, one_a, one_b = replace_where_equal(local, j, new_tally, new_a, new_b, tally[j], a[j], b[j])
         tallies = tallies + (one_tally,)
         firsts = firsts + (one_a,)
         seconds = seconds + (one_b,)
@@ -73,7 +73,15 @@ def _replace_three(tally, a, b, local, new_tally, new_a, new_b, zero_word, SLOTS
 
 @triton.jit
 def _counts(
-    tally, gain, p_count, p_gain, stride, SLOTS: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr, INDEX_BITS: tl.constexpr,
+    tally,
+    gain,
+    p_count,
+    p_gain,
+    stride,
+    SLOTS: tl.constexpr,
+    PACKED: tl.constexpr,
+    LONG: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
     COUNT_BITS: tl.constexpr,
 ):
     """Pulls and reward sums of every slot."""
@@ -96,12 +104,53 @@ def _counts(
 
 @triton.jit
 def _play(
-    t, action, word, low, high, k0, k1, width, tally, gain, a, b, total, o_arm, p_count, p_gain, p_arm, arm_stride,
-    stride, p_value, p_offset, sigma, p, q, unit, offset, step_size, zero_word,
-    K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, CHOOSE: tl.constexpr, REFRESH: tl.constexpr,
-    SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr, SHIFTED: tl.constexpr,
-    SLOPE: tl.constexpr, REWARD: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr, CACHED: tl.constexpr,
-    DOUBLE: tl.constexpr, BASELINE: tl.constexpr, FORCED: tl.constexpr, INDEX_BITS: tl.constexpr, COUNT_BITS: tl.constexpr,
+    t,
+    action,
+    word,
+    low,
+    high,
+    k0,
+    k1,
+    width,
+    tally,
+    gain,
+    a,
+    b,
+    total,
+    o_arm,
+    p_count,
+    p_gain,
+    p_arm,
+    arm_stride,
+    stride,
+    p_value,
+    p_offset,
+    sigma,
+    p,
+    q,
+    unit,
+    offset,
+    step_size,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    CHOOSE: tl.constexpr,
+    REFRESH: tl.constexpr,
+    SCORE: tl.constexpr,
+    CENTRED: tl.constexpr,
+    HEAD: tl.constexpr,
+    N: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    SLOPE: tl.constexpr,
+    REWARD: tl.constexpr,
+    PACKED: tl.constexpr,
+    LONG: tl.constexpr,
+    CACHED: tl.constexpr,
+    DOUBLE: tl.constexpr,
+    BASELINE: tl.constexpr,
+    FORCED: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
+    COUNT_BITS: tl.constexpr,
 ):
     """One step: choose, reward, update."""
     if PACKED:
@@ -172,7 +221,7 @@ def _play(
     elif CACHED:
         new_a, new_b = REFRESH(n, s, p, q, unit, offset)
         if PACKED and not DOUBLE:
-            tally, a, b = _replace_three(tally, a, b, local, new, new_a, new_b, zero_word, SLOTS)
+            tally, a, b = _replace_three(tally, a, b, local, new, new_a, new_b, SLOTS)
         else:
             tally = _replace(tally, local, new, SLOTS)
             a = _replace(a, local, new_a, SLOTS)
@@ -184,11 +233,31 @@ def _play(
 
 @triton.jit
 def _checkpoint(
-    t, row, arm, tally, p_count, p_gap, gap_stride, stride, o_arm, instances, o_instance,
-    m_instance, p_checkpoint, p_regret, p_optimal, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr,
-    PACKED: tl.constexpr, LONG: tl.constexpr, INDEX_BITS: tl.constexpr, COUNT_BITS: tl.constexpr,
+    t,
+    row,
+    arm,
+    tally,
+    p_count,
+    p_gap,
+    gap_stride,
+    stride,
+    o_arm,
+    instances,
+    o_instance,
+    m_instance,
+    p_checkpoint,
+    p_regret,
+    p_optimal,
+    p_best,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    PACKED: tl.constexpr,
+    LONG: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
+    COUNT_BITS: tl.constexpr,
 ):
-    """Write the regret so far and whether the last pull was optimal.
+    """Write the regret so far, whether the last pull was optimal, and how many pulls were.
 
     This block hardly ever runs, so it must not cost the loop registers: it goes round the slots in a loop that the
     compiler cannot unroll, as `hidden`, which is always 0, is known only at run time. One load for all slots in the source
@@ -196,6 +265,7 @@ def _checkpoint(
     """
     hidden = tl.load(p_checkpoint + row) - t - 1
     regret = tl.zeros_like(o_arm).to(tl.float64)
+    best = tl.zeros_like(o_arm)
     step = hidden
     while step < SLOTS:
         real = o_arm + step < K
@@ -206,6 +276,7 @@ def _checkpoint(
                 n += tl.load(p_count + step * stride, mask=real, other=0)
         gap = tl.load(p_gap + (o_arm + step).to(tl.int64) * gap_stride, mask=real, other=0.0)
         regret = regret + n.to(tl.float64) * gap
+        best = best + tl.where(real & (gap == 0.0), n, 0)
         step += 1 + hidden
     regret = row_sum(regret, LANES)
     optimal = tl.load(p_gap + arm.to(tl.int64) * gap_stride) == 0.0
@@ -213,23 +284,86 @@ def _checkpoint(
     o_row = row.to(tl.int64) * instances + o_instance
     tl.store(p_regret + o_row, regret, mask=mask)
     tl.store(p_optimal + o_row, optimal.to(tl.int8), mask=mask)
+    tl.store(p_best + o_row, row_sum(best, LANES), mask=mask)
 
 
 @triton.jit(
     do_not_specialize=[
-        "start", "stop", "row", "instances", "first_low", "first_high", "key_0", "key_1", "arm_stride", "arm_step",
-        "gap_stride", "gap_step", "zero_word",
+        "start",
+        "stop",
+        "width_start",
+        "row",
+        "instances",
+        "first_low",
+        "first_high",
+        "key_0",
+        "key_1",
+        "arm_stride",
+        "arm_step",
+        "gap_stride",
+        "gap_step",
     ]
 )
 def play_kernel(
-    p_count, p_gain, p_preference, p_total, p_arm, p_gap, p_width, p_value, p_offset, p_checkpoint, p_regret,
-    p_optimal, p_action, p_reward, start, stop, row, instances, first_low, first_high, key_0, key_1,
-    arm_stride, arm_step, gap_stride, gap_step, sigma, p, q, unit, offset, step_size, zero_word,
-    K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr, BLOCK: tl.constexpr, CHOOSE: tl.constexpr,
-    REFRESH: tl.constexpr, SCORE: tl.constexpr, CENTRED: tl.constexpr, HEAD: tl.constexpr, N: tl.constexpr,
-    SHIFTED: tl.constexpr, SLOPE: tl.constexpr, REWARD: tl.constexpr, PACKED: tl.constexpr, LONG: tl.constexpr,
-    CACHED: tl.constexpr, DOUBLE: tl.constexpr, BASELINE: tl.constexpr, WIDTH: tl.constexpr, FORCED: tl.constexpr,
-    PAIRED: tl.constexpr, RECORD: tl.constexpr, FLOOR: tl.constexpr, INDEX_BITS: tl.constexpr, COUNT_BITS: tl.constexpr,
+    p_count,
+    p_gain,
+    p_preference,
+    p_total,
+    p_arm,
+    p_gap,
+    p_width,
+    p_value,
+    p_offset,
+    p_checkpoint,
+    p_regret,
+    p_optimal,
+    p_best,
+    p_action,
+    p_reward,
+    start,
+    stop,
+    width_start,
+    row,
+    instances,
+    first_low,
+    first_high,
+    key_0,
+    key_1,
+    arm_stride,
+    arm_step,
+    gap_stride,
+    gap_step,
+    sigma,
+    p,
+    q,
+    unit,
+    offset,
+    step_size,
+    K: tl.constexpr,
+    SLOTS: tl.constexpr,
+    LANES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHOOSE: tl.constexpr,
+    REFRESH: tl.constexpr,
+    SCORE: tl.constexpr,
+    CENTRED: tl.constexpr,
+    HEAD: tl.constexpr,
+    N: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    SLOPE: tl.constexpr,
+    REWARD: tl.constexpr,
+    PACKED: tl.constexpr,
+    LONG: tl.constexpr,
+    CACHED: tl.constexpr,
+    DOUBLE: tl.constexpr,
+    BASELINE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    FORCED: tl.constexpr,
+    PAIRED: tl.constexpr,
+    RECORD: tl.constexpr,
+    FLOOR: tl.constexpr,
+    INDEX_BITS: tl.constexpr,
+    COUNT_BITS: tl.constexpr,
 ):
     """Steps [start, stop) of every instance; with PAIRED both are even.
 
@@ -237,9 +371,10 @@ def play_kernel(
         p_count, p_gain: pulls, int32, and reward sums, int32 (Bernoulli) or float64, [K, instances].
         p_preference: preferences, float32 [K, instances]; p_total: sum of rewards, float64 [instances].
         p_arm: what a reward needs of an arm, at k arm_stride + i arm_step; p_gap: gaps, float64, likewise.
-        p_width: a number per step, for steps from `start`.
+        p_width: a number per step, from step `width_start`.
         p_value, p_offset: observations of a table.
         p_checkpoint: numbers of plays at which to write a row of p_regret and p_optimal, from `row`, then a sentinel.
+        p_best: pulls of optimal arms by then, int32, likewise.
         p_action, p_reward: a record of every step, int16 and float64 [steps, instances], if RECORD.
     """
     zero = tl.zeros([BLOCK, LANES], tl.int32)
@@ -257,7 +392,6 @@ def play_kernel(
     p_count += o_arm.to(tl.int64) * instances + o_clamped
     p_gain += o_arm.to(tl.int64) * instances + o_clamped
     p_arm += o_clamped * arm_step
-    arm_stride = arm_stride.to(tl.uint32).to(tl.int64)
     p_gap += o_clamped * gap_step
 
     kind = tl.float64 if DOUBLE else tl.float32
@@ -303,17 +437,61 @@ def play_kernel(
     due = tl.load(p_checkpoint + row)
     width = tl.full([], 0.0, tl.float64 if DOUBLE else tl.float32)
     if PAIRED:
-        for pair in range(start // 2, stop // 2):
-            words = philox(low, high, (nought + pair).to(tl.uint32), stream, k0, k1)
+        for first in range(start, stop, 2):
+            words = philox(low, high, ((nought + first) >> 1).to(tl.uint32), stream, k0, k1)
+            o_width = (nought + first - width_start).to(tl.int64)
             for half in tl.static_range(2):
-                t = nought + pair * 2 + half
+                t = nought + first + half
                 if WIDTH:
-                    width = tl.load(p_width + (t - start))
+                    width = tl.load(p_width + o_width + half)
                 arm, reward, tally, gain, a, b, total = _play(
-                    t, words[2 * half], words[2 * half + 1], low, high, k0, k1, width, tally, gain, a, b, total,
-                    o_arm, p_count, p_gain, p_arm, arm_stride, stride, p_value, p_offset, sigma, p, q, unit, offset,
-                    step_size, zero_word, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
-                    PACKED, LONG, CACHED, DOUBLE, BASELINE, FORCED, INDEX_BITS, COUNT_BITS,
+                    t,
+                    words[2 * half],
+                    words[2 * half + 1],
+                    low,
+                    high,
+                    k0,
+                    k1,
+                    width,
+                    tally,
+                    gain,
+                    a,
+                    b,
+                    total,
+                    o_arm,
+                    p_count,
+                    p_gain,
+                    p_arm,
+                    arm_stride,
+                    stride,
+                    p_value,
+                    p_offset,
+                    sigma,
+                    p,
+                    q,
+                    unit,
+                    offset,
+                    step_size,
+                    K,
+                    SLOTS,
+                    LANES,
+                    CHOOSE,
+                    REFRESH,
+                    SCORE,
+                    CENTRED,
+                    HEAD,
+                    N,
+                    SHIFTED,
+                    SLOPE,
+                    REWARD,
+                    PACKED,
+                    LONG,
+                    CACHED,
+                    DOUBLE,
+                    BASELINE,
+                    FORCED,
+                    INDEX_BITS,
+                    COUNT_BITS,
                 )
                 if RECORD:
                     o_record = t.to(tl.int64) * instances + o_instance
@@ -322,9 +500,29 @@ def play_kernel(
                     tl.store(p_reward + o_record, reward.to(tl.float64), mask=mask)
                 if t + 1 == due:
                     _checkpoint(
-                        t, row, arm, tally, p_count, p_gap, gap_stride, stride, o_arm, instances,
-                        o_instance, m_instance, p_checkpoint, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
-                        INDEX_BITS, COUNT_BITS,
+                        t,
+                        row,
+                        arm,
+                        tally,
+                        p_count,
+                        p_gap,
+                        gap_stride,
+                        stride,
+                        o_arm,
+                        instances,
+                        o_instance,
+                        m_instance,
+                        p_checkpoint,
+                        p_regret,
+                        p_optimal,
+                        p_best,
+                        K,
+                        SLOTS,
+                        LANES,
+                        PACKED,
+                        LONG,
+                        INDEX_BITS,
+                        COUNT_BITS,
                     )
                     row += 1
                     due = tl.load(p_checkpoint + row)
@@ -334,12 +532,55 @@ def play_kernel(
             w0, w1, w2, w3 = philox(low, high, (t >> 1).to(tl.uint32), stream, k0, k1)
             odd = (t & 1) == 1
             if WIDTH:
-                width = tl.load(p_width + (t - start))
+                width = tl.load(p_width + (t - width_start))
             arm, reward, tally, gain, a, b, total = _play(
-                t, tl.where(odd, w2, w0), tl.where(odd, w3, w1), low, high, k0, k1, width, tally, gain, a, b, total,
-                o_arm, p_count, p_gain, p_arm, arm_stride, stride, p_value, p_offset, sigma, p, q, unit, offset,
-                step_size, zero_word, K, SLOTS, LANES, CHOOSE, REFRESH, SCORE, CENTRED, HEAD, N, SHIFTED, SLOPE, REWARD,
-                PACKED, LONG, CACHED, DOUBLE, BASELINE, FORCED, INDEX_BITS, COUNT_BITS,
+                t,
+                tl.where(odd, w2, w0),
+                tl.where(odd, w3, w1),
+                low,
+                high,
+                k0,
+                k1,
+                width,
+                tally,
+                gain,
+                a,
+                b,
+                total,
+                o_arm,
+                p_count,
+                p_gain,
+                p_arm,
+                arm_stride,
+                stride,
+                p_value,
+                p_offset,
+                sigma,
+                p,
+                q,
+                unit,
+                offset,
+                step_size,
+                K,
+                SLOTS,
+                LANES,
+                CHOOSE,
+                REFRESH,
+                SCORE,
+                CENTRED,
+                HEAD,
+                N,
+                SHIFTED,
+                SLOPE,
+                REWARD,
+                PACKED,
+                LONG,
+                CACHED,
+                DOUBLE,
+                BASELINE,
+                FORCED,
+                INDEX_BITS,
+                COUNT_BITS,
             )
             if RECORD:
                 o_record = t.to(tl.int64) * instances + o_instance
@@ -348,9 +589,29 @@ def play_kernel(
                 tl.store(p_reward + o_record, reward.to(tl.float64), mask=mask)
             if t + 1 == due:
                 _checkpoint(
-                    t, row, arm, tally, p_count, p_gap, gap_stride, stride, o_arm, instances,
-                    o_instance, m_instance, p_checkpoint, p_regret, p_optimal, K, SLOTS, LANES, PACKED, LONG,
-                    INDEX_BITS, COUNT_BITS,
+                    t,
+                    row,
+                    arm,
+                    tally,
+                    p_count,
+                    p_gap,
+                    gap_stride,
+                    stride,
+                    o_arm,
+                    instances,
+                    o_instance,
+                    m_instance,
+                    p_checkpoint,
+                    p_regret,
+                    p_optimal,
+                    p_best,
+                    K,
+                    SLOTS,
+                    LANES,
+                    PACKED,
+                    LONG,
+                    INDEX_BITS,
+                    COUNT_BITS,
                 )
                 row += 1
                 due = tl.load(p_checkpoint + row)
