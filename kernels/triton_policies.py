@@ -273,29 +273,21 @@ def choose_posterior(
 
 
 @triton.jit
-def beta_draw(a, b, t, low, high, stream, k0, k1):
-    """A draw from Beta(a, b), float64, by Cheng's algorithm BB; attempt j uses stream + 1024 j.
+def beta_attempt(a, b, w0, w1):
+    """One attempt at a draw from Beta(a, b), float64, by Cheng's algorithm BB: value and whether it is accepted.
 
-    Source: Cheng, CACM 21, 1978; see `sampling.beta_draws`, whose stream use and arithmetic this repeats. In float64,
-    as acceptance compares sums of order a + b.
+    Source: Cheng, CACM 21, 1978; see `sampling.beta_draws`, whose use of words this repeats. In float64, as
+    acceptance compares sums of order a + b.
     """
     small, large, total = tl.minimum(a, b), tl.maximum(a, b), a + b
     squared = (total - 2.0) / tl.maximum(2.0 * a * b - total, 1e-300)
     rate = tl.where(small == 1.0, 1.0, tl.sqrt(squared))
-    value = tl.zeros_like(a)
-    pending = tl.zeros_like(stream).to(tl.int32) + 1
-    while tl.max(tl.max(pending, axis=1), axis=0) > 0:
-        w0, w1, w2, w3 = philox(low, high, tl.zeros_like(low) + t.to(tl.uint32), stream, k0, k1)
-        u1, u2 = open_uniform64(w0), open_uniform64(w1)
-        v = rate * (tl.log(u1) - tl.log(1.0 - u1))
-        w = small * tl.exp(v)
-        r = (small + 1.0 / rate) * v - 1.3862943611198906
-        accepted = r + total * tl.log(total / (large + w)) >= tl.log(u1 * u1 * u2)
-        draw = tl.where(small == a, w, large) / (large + w)
-        value = tl.where((pending > 0) & accepted, draw, value)
-        pending = tl.where(accepted, 0, pending)
-        stream += 1024
-    return value
+    u1, u2 = open_uniform64(w0), open_uniform64(w1)
+    v = rate * tl.log(u1 / (1.0 - u1))
+    w = small * tl.exp(v)
+    r = (small + 1.0 / rate) * v - 1.3862943611198906
+    accepted = r + total * tl.log(total / (large + w)) >= tl.log(u1 * u1 * u2)
+    return tl.where(small == a, w, large) / (large + w), accepted
 
 
 @triton.jit
@@ -312,14 +304,36 @@ def choose_beta(
     SLOTS: tl.constexpr,
     LANES: tl.constexpr,
 ):
-    """The arm whose draw from Beta(1 + successes, 1 + failures) is largest."""
-    draws = ()
-    for j in tl.static_range(SLOTS):
-        successes = gains[j].to(tl.float64)
-        failures = counts[j].to(tl.float64) - successes
-        stream = (o_arm + (16 + j)).to(tl.uint32)
-        draws = draws + (beta_draw(successes + 1.0, failures + 1.0, t, low, high, stream, k0, k1),)
-    return _first_largest(draws, o_arm, K, SLOTS, LANES)
+    """The arm whose draw from Beta(1 + successes, 1 + failures) is largest; attempt j uses stream 16 + k + 1024 j.
+
+    Every thread goes through its own arms at its own pace, one attempt a turn: a warp takes as many turns as its
+    unluckiest thread has attempts in all, not the sum over arms of the unluckiest thread for each.
+    """
+    slot = o_arm * 0
+    attempt = o_arm * 0
+    first = o_arm * 1
+    best = o_arm.to(tl.float64) * 0.0 - 1.0
+    last = tl.minimum(K - o_arm, SLOTS)
+    while tl.max(tl.max((slot < last).to(tl.int32), axis=1), axis=0) > 0:
+        successes = gains[0]
+        pulls = counts[0]
+        for j in tl.static_range(1, SLOTS):
+            successes = tl.where(slot == j, gains[j], successes)
+            pulls = tl.where(slot == j, counts[j], pulls)
+        a = successes.to(tl.float64) + 1.0
+        b = (pulls - successes).to(tl.float64) + 1.0
+        stream = (o_arm + slot + attempt * 1024 + 16).to(tl.uint32)
+        w0, w1, _, _ = philox(low, high, tl.zeros_like(low) + t.to(tl.uint32), stream, k0, k1)
+        draw, accepted = beta_attempt(a, b, w0, w1)
+        accepted = accepted & (slot < last)
+        better = accepted & (draw > best)
+        best = tl.where(better, draw, best)
+        first = tl.where(better, o_arm + slot, first)
+        attempt = tl.where(accepted, 0, attempt + 1)
+        slot = slot + accepted.to(tl.int32)
+    if LANES > 1:
+        first = row_min(tl.where(best == row_max(best, LANES), first, _NONE), LANES)
+    return first
 
 
 @triton.jit
