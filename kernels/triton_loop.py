@@ -69,7 +69,7 @@ def simulate(
         raise EngineError(f"the triton engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
     place = _check_device(device)
     plan = make_plan(policy.lowered(), arms, horizon)
-    return _Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
+    return Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
 
 
 def _check_device(device: str) -> torch.device:
@@ -82,7 +82,7 @@ def _check_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-class _Run:
+class Run:
     """State of one block on the device."""
 
     def __init__(
@@ -136,7 +136,7 @@ class _Run:
         step = 0
         while step < self.horizon:
             stop, paired = self._next(step, progress is not None)
-            self._launch(step, stop, paired)
+            self.launch(step, stop, paired)
             if progress is not None:
                 if self.device.type == "cuda":
                     torch.cuda.synchronize(self.device)
@@ -172,7 +172,8 @@ class _Run:
             size = min(size, max(64, int(WATCHED_WORK / (k * self.arms.instances))))
         return step + size // 2 * 2, True
 
-    def _launch(self, start: int, stop: int, paired: bool) -> None:
+    def launch(self, start: int, stop: int, paired: bool) -> Any:
+        """Queue steps [start, stop); returns the compiled kernel, which knows its registers and code."""
         plan, n = self.plan, self.arms.instances
         if not self.width_start <= start < stop <= self.width_start + WIDTHS:
             self._make_widths(start)
@@ -181,7 +182,7 @@ class _Run:
         shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
         long = self.horizon > plan.steps_per_launch
         grid = (-(-n // block),)
-        play_kernel[grid](
+        return play_kernel[grid](
             self.count,
             self.gain,
             self.preference,

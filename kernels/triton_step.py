@@ -171,7 +171,7 @@ def _play(
         s0, s1, s2, s3 = philox(low, high, tl.zeros_like(low) + t.to(tl.uint32), tl.full([], 3, tl.uint32), k0, k1)
         best = choose_best(s1, width, a, b, o_arm, K, SLOTS, LANES, SCORE)
         explored = below(s0, tl.full([], K, tl.uint32))
-        arm = tl.where((action >> 8).to(tl.int32) < p.to(tl.int32), explored, best)
+        arm = tl.where((action >> 8).to(tl.int32).to(tl.float32) < p, explored, best)
     elif CHOOSE == "posterior":
         arm = choose_posterior(t, low, high, k0, k1, a, b, o_arm, K, SLOTS, LANES)
     elif CHOOSE == "beta":
@@ -260,8 +260,8 @@ def _checkpoint(
     """Write the regret so far, whether the last pull was optimal, and how many pulls were.
 
     This block hardly ever runs, so it must not cost the loop registers: it goes round the slots in a loop that the
-    compiler cannot unroll, as `hidden`, which is always 0, is known only at run time. One load for all slots in the source
-    also keeps compilation short, as Triton's coalescing pass takes time in proportion to loads times operations.
+    compiler cannot unroll, as `hidden`, which is always 0, is known only at run time. One load for all slots in the
+    source also keeps compilation short: Triton's coalescing pass takes time as loads times operations squared.
     """
     hidden = tl.load(p_checkpoint + row) - t - 1
     regret = tl.zeros_like(o_arm).to(tl.float64)
