@@ -2,8 +2,9 @@
 
 `simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`triton_plan`) of one kernel
 (`triton_step`); this module keeps the state on the device, launches the kernel for a part of the steps at a time, and
-collects the results. Memory: 8 bytes (Bernoulli) or 12 per arm and instance of state, 8 for each gap and 4 or 8 for
-each mean where instances have their own, and 9 per checkpoint and instance; nothing per step unless `record`.
+collects the results. Memory: 8 bytes (Bernoulli) or 12 per arm and instance of state, 16 for means and gaps and 4 for
+bounds where instances have their own, and 13 per checkpoint and instance; nothing per step and instance, unless
+`record`.
 """
 
 from typing import Any
@@ -133,6 +134,13 @@ class Run:
 
     def run(self, progress: Progress | None = None) -> None:
         """All steps."""
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                self._run(progress)
+        else:
+            self._run(progress)
+
+    def _run(self, progress: Progress | None) -> None:
         step = 0
         while step < self.horizon:
             stop, paired = self._next(step, progress is not None)

@@ -13,7 +13,8 @@ from stau_rl.kernels.philox import MAX_ARMS
 
 LOG2_E = math.log2(math.e)
 MAX_HORIZON = (1 << 31) - 1
-# Arms per thread; beyond it the state spills out of the registers and instances are spread over several threads.
+# Arms per thread; beyond it instances are spread over several threads. Measured on an H200 with s_tau, G arm-steps/s at
+# 8 / 16 / 32 arms per thread: 610 / 958 / 1118 for K = 32, 474 / 749 / 932 for K = 48, 536 / 663 / 871 for K = 128.
 MAX_SLOTS = 32
 # Largest |z| of a Gaussian reward mean + sigma z, z = Phi^-1 of a 24-bit uniform.
 LARGEST_NORMAL = 5.42
@@ -118,7 +119,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             f"the triton engine counts steps up to {MAX_HORIZON}, got {horizon}; engine='numba' or 'torch' runs more"
         )
     lanes, slots = _layout(arms.arms)
-    common = {"lanes": lanes, "slots": slots, "packed": arms.kind == "bernoulli"}
+    common: dict[str, Any] = {"lanes": lanes, "slots": slots, "packed": arms.kind == "bernoulli"}
     if policy.name == "pipe":
         return Plan(**common, **_pipe(policy, arms, horizon))
     if policy.name == "random":

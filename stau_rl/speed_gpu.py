@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,8 @@ def time_torch(step: Callable[..., Any], arms: int, instances: int, steps: int, 
 
 def time_jax(arms: int, instances: int, horizon: int, repeats: int) -> list[dict[str, Any]]:
     """Arm-steps per second of JAX scans (`stau_rl.jax_peer`), for several ways of writing them."""
-    from stau_rl.jax_peer import Settings, sweep
-
-    base = Settings(chunk=None, vector_width=None, cache_rsqrt=True, softplus="log")
+    peer = import_module("stau_rl.jax_peer")
+    base = peer.Settings(chunk=None, vector_width=None, cache_rsqrt=True, softplus="log")
     variants: list[dict[str, Any]] = [
         {},
         {"power": "exp_log"},
@@ -162,7 +162,7 @@ def time_jax(arms: int, instances: int, horizon: int, repeats: int) -> list[dict
         {"rng": "unsafe_rbg", "draw": "step", "unroll": 4},
         {"rng": "unsafe_rbg", "softplus": "log1p", "power": "pow"},
     ]
-    rows = sweep(arms=arms, horizon=horizon, repeats=repeats, instances=(instances,), variants=variants, base=base)
+    rows = peer.sweep(arms=arms, horizon=horizon, repeats=repeats, instances=(instances,), variants=variants, base=base)
     return [
         {"variant": v, "median_G": row["arm_steps_per_second"] / 1e9} for v, row in zip(variants, rows, strict=True)
     ]
