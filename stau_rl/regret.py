@@ -60,7 +60,7 @@ def run_regret(
         seed: in [0, 2^64). Instance i's history depends on (seed, i), the arms and the policy alone.
         checkpoints: steps in [1, T] at which regrets are kept; by default about eight per decade and T.
         baseline: the policy that differences are taken from; by default the first. It must be among `policies`.
-        engine: `numba`, `torch` or `auto`, which takes for each policy the first that runs it.
+        engine: `triton`, `numba`, `torch` or `auto`, which takes for each policy the first that runs it.
         device: `cpu`, `cuda`, `cuda:N` or `auto`.
         out: a run directory to fill; it must not exist, be empty, or hold this same run.
         resume: continue (or just load) the run in `out`.
@@ -266,7 +266,7 @@ def _spec(
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in ("numpy", "numba", "torch"):
+    for name in ("numpy", "numba", "torch", "triton"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
