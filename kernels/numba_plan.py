@@ -22,7 +22,7 @@ class Plan:
 
     Attributes:
         spec: what is compiled.
-        parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision.
+        parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision, score offset.
         mean, root, preference: initial values of the state arrays.
         cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
     """
@@ -41,7 +41,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     Raises:
         EngineError: the policy, its score or its head has no compiled form.
     """
-    p = q = c = alpha = mean = root = preference = prior_precision = noise = 0.0
+    p = q = c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
     head, choose, cost = None, "choose_by_weight", 1.0
     flags = {arms.kind.upper()}
     if policy.name == "pipe":
@@ -51,12 +51,13 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         kind = SCORES[policy.score.name]
         flags |= {"HAS_MEAN"} | ({"HAS_ROOT", "FORCED"} if kind != "MEAN" else set())
         if policy.head.name == "argmax":
-            # Centring moves all scores alike, so the largest stays the largest.
+            # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
         else:
             head, p, q = bind_head(policy.head)
-            flags |= {"SINGLE", kind}
+            offset = float(getattr(policy.score, "offset", 0.0))
+            flags |= {"SINGLE", kind} | ({"OFFSET"} if offset else set())
     elif policy.name == "random":
         choose = "choose_uniform"
     elif policy.name == "eps_greedy":
@@ -86,7 +87,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         flags |= {"POWER"}
     real = "float32" if choose == "choose_by_weight" else "float64"
     spec = _specialisation(choose, head, arms, real, frozenset(flags), horizon)
-    parameters = (p, q, c, float(arms.sigma), alpha, mean, prior_precision, noise)
+    parameters = (p, q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
     return Plan(spec, parameters, mean, root, preference, cost)
 
 
