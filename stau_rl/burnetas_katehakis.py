@@ -2,13 +2,14 @@
 
     lim inf regret(t) / ln t >= C = sum over suboptimal k of (mu* - mu_k) / KL_inf(nu_k, mu*)
 
-KL_inf(nu, mu) is the least KL(nu, nu') over the nu' of the family whose mean exceeds mu. For Bernoulli arms and Gaussian
-arms of known deviation it is the KL divergence, and C the Lai-Robbins constant.
+KL_inf(nu, mu) is the least KL(nu, nu') over the nu' of the family whose mean exceeds mu. For Bernoulli arms and
+Gaussian arms of known deviation it is the KL divergence, and C the Lai-Robbins constant.
 
 Source: Burnetas and Katehakis, "Optimal adaptive policies for sequential allocation problems", Adv. Appl. Math. 1996.
 """
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -87,7 +88,7 @@ def finite_support_constant(values: ArrayLike, offsets: ArrayLike) -> float:
         ValueError: an arm has no observation.
     """
     x, bounds = np.asarray(values, dtype=np.float64), np.asarray(offsets, dtype=np.int64)
-    arms = [x[first:last] for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
+    arms = [x[first:last] for first, last in pairwise(bounds)]
     if not arms or any(arm.size == 0 for arm in arms):
         raise ValueError("every arm needs an observation")
     means = np.array([arm.mean() for arm in arms])

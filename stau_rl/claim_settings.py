@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from stau_rl.agents import parse_policy
 from stau_rl.study_plan import HIGH, LOW, REFERENCES, Size, fit_budget, sweep_points
 from stau_rl.study_setting import Setting
 
@@ -41,8 +42,13 @@ def claim_settings() -> list[Setting]:
         settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "offset", OFFSETS)]
         settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "centring")]
     steep = _base(ARMS["Gaussian"], 0.25, STEEP)
-    # In units of the rewards' scale the two heads are to be as steep as at scale 1 only where the rewards are.
     settings += [fit_budget(point, SWEEP) for point in sweep_points(steep, "scale", SCALES)]
+    # What every head becomes as it gets ever steeper; nothing is tuned here.
+    for arms in ARMS.values():
+        for c in BONUSES:
+            families = (str(parse_policy(f"centred_ucb(c={c:g}) | argmax")), "random")
+            limit = replace(_base(arms, c), sweep="limit", value=f"{arms} c {c:g}", families=families, references=())
+            settings.append(fit_budget(limit, MAIN))
     return settings
 
 

@@ -1,6 +1,5 @@
 """Fair comparison of policy families: raw, equally sharp, each at its own best, and over what moves the answer."""
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -9,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stau_rl.atomic import write_json
 from stau_rl.statistics import holm
 from stau_rl.study_compare import play_setting
-from stau_rl.study_files import TIMING, StudyFolder, rounded
+from stau_rl.study_files import StudyFolder, rounded
 from stau_rl.study_plan import SWEEPS, plan_study
 from stau_rl.study_setting import Setting
 
@@ -66,8 +64,6 @@ def play_settings(
 ) -> pd.DataFrame:
     """Play settings one after the other, or read those that the folder has; arguments as in `run_study`."""
     tables: list[pd.DataFrame] = []
-    seconds: dict[str, float] = {}
-    started = time.perf_counter()
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(StudyFolder(out, resume))
         for number, setting in enumerate(settings):
@@ -81,8 +77,8 @@ def play_settings(
                         report(name, number + share)
 
                 table = play_setting(setting, tick)
-                table = rounded(table) if folder is None else folder.write(setting, table)
-                seconds[setting.file_name] = round(time.perf_counter() - begun, 2)
+                seconds = time.perf_counter() - begun
+                table = rounded(table) if folder is None else folder.write(setting, table, seconds)
             tables.append(table)
             if report is not None:
                 report(name, number + 1)
@@ -90,8 +86,6 @@ def play_settings(
         rows = rows.reindex(columns=tables[0].columns)
         if folder is not None:
             folder.finish(rows)
-            total = round(time.perf_counter() - started, 2)
-            write_json(folder.path / TIMING, {"seconds": seconds, "total_seconds": total, "host": platform.node()})
     return with_holm(rows)
 
 

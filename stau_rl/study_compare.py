@@ -101,7 +101,8 @@ class _Comparison:
         setting, first = self.setting, self.families[0]
         tunings = {family.text: tune(family, setting, self.play) for family in self.families}
         best = {text: tuning.best if tuning else Family(text).raw for text, tuning in tunings.items()}
-        pairs = [("raw", family, family.raw, first.raw) for family in self.families]
+        pairs: list[tuple[str, Family | None, str, str]] = []
+        pairs += [("raw", family, family.raw, first.raw) for family in self.families]
         for family in self.families[1:]:
             for kind in ("slope", "entropy"):
                 control = self._control(kind, family, first)
@@ -117,15 +118,14 @@ class _Comparison:
         rows = [row for family in self.families for row in self._curve(family, tunings[family.text])]
         for kind, some, policy, baseline in pairs:
             tuning = tunings[some.text] if some is not None and kind == "tuned" else None
-            row = {"comparison": kind, "family": some.text if some else policy, "policy": policy}
+            row: dict[str, Any] = {"comparison": kind, "family": some.text if some else policy, "policy": policy}
             row |= {"slope": (some or first).slope(policy), "edge": tuning.edge if tuning else ""}
             row |= {"stuck_rate": stuck[policy], "tuning_points": len(tuning.policies) if tuning else 0}
             row |= {"tuning_instances": setting.tuning_instances if tuning else 0}
             row |= self._alone(regret[policy]) | self._against(regret[policy], baseline, regret[baseline], policy)
             rows.append(row)
         shared = setting.columns() | {"setting": setting.identity, "commit": self.commit, "versions": self.versions}
-        table = pd.DataFrame([shared | row for row in rows]).reindex(columns=list(COLUMNS))
-        return table
+        return pd.DataFrame([shared | row for row in rows]).reindex(columns=list(COLUMNS))
 
     def _control(self, kind: str, family: Family, first: Family) -> str | None:
         """The first family's member that is as sharp as another family's raw member, if there is one."""

@@ -4,17 +4,18 @@
 | --- | --- |
 | `settings/*.csv` | the rows of one setting each; the name carries a digest of everything that decides them |
 | `study.csv` | all rows, in the order of the plan |
-| `timing.json` | seconds per setting and in all, host: the only file that differs between two runs of one study |
+| `timing.json` | seconds of each setting: the only file that differs between two runs of one study |
 
 Every file is written whole or not at all.
 """
 
 import io
+import json
 from pathlib import Path
 
 import pandas as pd
 
-from stau_rl.atomic import whole_file
+from stau_rl.atomic import whole_file, write_json
 from stau_rl.lock import DirectoryLock
 from stau_rl.study_compare import COLUMNS
 from stau_rl.study_setting import Setting
@@ -67,10 +68,18 @@ class StudyFolder:
         )
         return table if whole else None
 
-    def write(self, setting: Setting, rows: pd.DataFrame) -> pd.DataFrame:
-        """Keep a setting's rows; what is returned is what `read` will give."""
+    def write(self, setting: Setting, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
+        """Keep a setting's rows and how long they took; what is returned is what `read` will give."""
+        write_json(self.path / TIMING, {**self.timing(), setting.file_name: round(seconds, 2)})
         write_rows(self.path / SETTINGS / setting.file_name, rows)
         return read_rows(self.path / SETTINGS / setting.file_name)
+
+    def timing(self) -> dict[str, float]:
+        """Seconds of every setting played in this folder, by the name of its file."""
+        try:
+            return dict(json.loads((self.path / TIMING).read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError):
+            return {}
 
     def finish(self, rows: pd.DataFrame) -> None:
         """Write the table of all settings."""
@@ -91,7 +100,7 @@ def read_rows(path: Path) -> pd.DataFrame:
         ValueError: it is no table of a study.
     """
     texts = ("sweep", "value", "arms", "comparison", "family", "policy", "edge", "baseline", "setting", "commit")
-    kinds = {name: str for name in (*texts, "versions")}
+    kinds = dict.fromkeys((*texts, "versions"), str)
     table = pd.read_csv(path, dtype=kinds, float_precision="round_trip", na_values={"edge": []})
     for name in kinds:
         if name in table:

@@ -68,7 +68,7 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     )
     edges = tuned[tuned["edge"].isin(["low", "high"])]
     if len(edges):
-        yield f"In {len(edges)} cases (marked ^ or v) the best member lies at an end of the grid: the optimum may be beyond."
+        yield f"In {len(edges)} cases (marked ^ or v) the best member lies at an end of the grid."
 
 
 def _edge(edge: str) -> str:
