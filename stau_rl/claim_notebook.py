@@ -6,7 +6,8 @@ CELLS = (
     (
         "markdown",
         '# "s^tau has 35 % less regret than softmax"\n\n'
-        "The rows behind [docs/claim.md](../docs/claim.md), as data. `python -m stau_rl.claim` writes this notebook and "
+        "The rows behind [docs/claim.md](../docs/claim.md), as data. `python -m stau_rl.claim` writes this notebook "
+        "and "
         "the page; `--rerun` plays the study again.",
     ),
     (
@@ -19,14 +20,22 @@ CELLS = (
         "data = ClaimData.load()\n"
         'print("\\n\\n".join(verdict(data)))',
     ),
-    ("markdown", "## As stated, equally sharp, and each at its best\n\nPercent of softmax's regret, T = 10 000, K = 10."),
+    (
+        "markdown",
+        "## As stated, equally sharp, and each at its best\n\nPercent of softmax's regret, T = 10 000, K = 10.",
+    ),
     ("code", "tables(data)"),
     ("code", "draw_comparisons(data)"),
     ("markdown", "## Regret over the parameter\n\nBands hold for a whole curve at once."),
     ("code", "draw_curves(data)"),
     ("markdown", "## Where s^tau really differs\n\nAn offset of the scores, and the scale of the rewards."),
     ("code", "draw_differences(data)"),
-    ("markdown", "## Every tuned comparison\n\nWith Holm's adjustment over all settings, and how often s^tau had less regret on one instance."),
+    (
+        "markdown",
+        "## Every tuned comparison\n\nWith Holm's adjustment over all settings, and how often s^tau had less regret on "
+        "one "
+        "instance.",
+    ),
     (
         "code",
         'tuned = data.comparisons.query("comparison == \'tuned\' and percent.notna()", engine="python")\n'

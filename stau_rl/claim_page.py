@@ -36,7 +36,8 @@ def _method(data: ClaimData) -> list[str]:
     row = data.main("tuned")[0]
     return [
         "## What is compared",
-        "Both heads turn the same mean-centred UCB scores into a choice of arm; nothing else differs. All policies face "
+        "Both heads turn the same mean-centred UCB scores into a choice of arm; nothing else differs. All policies "
+        "face "
         "the same instances and the same luck, so differences are paired. A percentage is the ratio of mean "
         "pseudo-regrets less one: negative is less regret than softmax. Brackets are 95 % paired bootstrap intervals.",
         "- **As stated**: s_tau(tau=5) against softmax(beta=1).\n"
@@ -106,7 +107,8 @@ def _further(data: ClaimData) -> list[str]:
         rows.append((value, "c = 1", *_cells(data, "empirical", value), _best(data, "empirical", value)))
     return [
         "## Number of arms, horizon, and real observations",
-        f"c = 0.25, K = 10 and T = {HORIZON} unless said otherwise. The insect counts are twelve field plots for each of "
+        f"c = 0.25, K = 10 and T = {HORIZON} unless said otherwise. The insect counts are twelve field plots for each "
+        f"of "
         "six sprays (Beall, Biometrika 1942), resampled; more insects count as more reward.",
         _table(("arms", "", *HEADER, "best slopes"), rows),
     ]
@@ -132,7 +134,8 @@ def _differs(data: ClaimData) -> list[str]:
         scales.append((f"x {scale:g}", percent_text(same), percent_text(tuned), _best(data, "scale", value)))
     return [
         "## Where s^tau really differs",
-        "Softmax sees differences of scores alone. s^tau does not: far below 0 it is softmax(beta=tau), far above it is "
+        "Softmax sees differences of scores alone. s^tau does not: far below 0 it is softmax(beta=tau), far above it "
+        "is "
         "the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its sharpness, "
         "and so does leaving the mean in. Here softmax(beta=32) and s_tau(tau=44.3614), equally steep at 0, keep "
         "their parameters while the scores move; then each is tuned anew.",
@@ -140,7 +143,8 @@ def _differs(data: ClaimData) -> list[str]:
         _offset_sentence(data),
         "![Offset and scale](claim_differs.png)",
         "Multiplying rewards and bonus by a factor makes softmax(beta) the softmax(factor beta) of before, so at its "
-        "best softmax does not notice, grid permitting. For s^tau a factor also changes the shape: small scores see the "
+        "best softmax does not notice, grid permitting. For s^tau a factor also changes the shape: small scores see "
+        "the "
         "exponential near 0, large ones the power law above it and weights near eps below.",
         _table(("rewards and bonus", "same parameters", "each at its best", "best slopes"), scales),
         _scale_sentence(data),
@@ -155,7 +159,8 @@ def _offset_sentence(data: ClaimData) -> str:
         own = [row["regret"] for row in rows.values()]
         tuned = [abs(data.row("offset", f"{arms} offset {offset:g}", "tuned")["percent"]) for offset in OFFSETS]
         parts.append(
-            f"on {name} arms the regret of s_tau(tau=44.3614) runs from {_number(min(own))} to {_number(max(own))} over "
+            f"on {name} arms the regret of s_tau(tau=44.3614) runs from {_number(min(own))} to {_number(max(own))} "
+            f"over "
             f"the offsets where softmax(beta=32) stays within {100 * (max(flat) / min(flat) - 1):.1f} %, and after "
             f"tuning the two are at most {max(tuned):.1f} % apart"
         )
@@ -179,9 +184,11 @@ def _made(data: ClaimData) -> list[str]:
     rows, timing = data.comparisons, dict(data.timing.iloc[0])
     return [
         "## How this was made",
-        f"`stau_rl.claim_settings` lists {rows['setting'].nunique()} settings; seed {SEED}; Numba engine, float32 scores; "
+        f"`stau_rl.claim_settings` lists {rows['setting'].nunique()} settings; seed {SEED}; Numba engine, float32 "
+        f"scores; "
         f"commit {rows['commit'].iloc[0][:12]}; {rows['versions'].iloc[0]}. The whole study took "
-        f"{timing['seconds'] / 60:.0f} minutes on {timing['threads']} threads ({timing['device']}). Every number has its "
+        f"{timing['seconds'] / 60:.0f} minutes on {timing['threads']} threads ({timing['device']}). Every number has "
+        f"its "
         "row, with instances, intervals, quantiles, CVaR, interquartile mean and probability of improvement, in "
         "`notebooks/results/claim_comparisons.csv`; the tuning curves are in `claim_curves.csv`. "
         "`stau-rl study` does the same for any heads, scores and arms, and `notebooks/claim_35_percent.ipynb` reads "
@@ -209,7 +216,8 @@ def _sentence(row: dict[Any, Any]) -> str:
     if row["percent_low"] <= 0 <= row["percent_high"]:
         return f"tuned s^tau and softmax do not measurably differ ({shown} %, {heads})"
     winner = "s^tau wins" if row["percent"] < 0 else "softmax wins"
-    return f"{winner}: tuned s^tau has {abs(row['percent']):.1f} % {'less' if row['percent'] < 0 else 'more'} regret ({shown} %, {heads})"
+    side = "less" if row["percent"] < 0 else "more"
+    return f"{winner}: tuned s^tau has {abs(row['percent']):.1f} % {side} regret ({shown} %, {heads})"
 
 
 def _head(policy: str) -> str:

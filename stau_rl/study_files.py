@@ -101,7 +101,7 @@ def read_rows(path: Path) -> pd.DataFrame:
     """
     texts = ("sweep", "value", "arms", "comparison", "family", "policy", "edge", "baseline", "setting", "commit")
     kinds = dict.fromkeys((*texts, "versions"), str)
-    table = pd.read_csv(path, dtype=kinds, float_precision="round_trip", na_values={"edge": []})
+    table = pd.read_csv(path, dtype=kinds)
     for name in kinds:
         if name in table:
             table[name] = table[name].fillna("")
