@@ -44,9 +44,10 @@ def _method(data: ClaimData) -> list[str]:
         "- **Equally steep at 0**: against the softmax whose log-weights have the slope of s_tau's at score 0.\n"
         "- **Equal entropy**: against the softmax of the same mean entropy on the scores that s_tau saw, collected at "
         "log-spaced steps of a run of its own.\n"
-        f"- **Each at its best**: each head at the best of {int(row['tuning_points'])} parameters, in equal grids of "
-        "slope from 0.75 to 1 536, on instances of another Philox key than those that are compared. Best slopes are "
-        "softmax / s^tau; `^` marks the upper end of the grid, where a head hardly differs from argmax.",
+        f"- **Each at its best**: each head at the best of {int(row['tuning_points'])} parameters (fewer in the sweeps), "
+        "in equal grids of the slope that the log-weights have where the scores lie, from 0.75 to 1 536, on instances of "
+        "another Philox key than those that are compared. Best slopes are softmax / s^tau; `^` marks the upper end of the "
+        "grid, where a head hardly differs from argmax.",
     ]
 
 
@@ -182,11 +183,12 @@ def _scale_sentence(data: ClaimData) -> str:
 
 def _made(data: ClaimData) -> list[str]:
     rows, timing = data.comparisons, dict(data.timing.iloc[0])
+    commits = ", ".join(text[:12] for text in rows["commit"].unique())
     return [
         "## How this was made",
         f"`stau_rl.claim_settings` lists {rows['setting'].nunique()} settings; seed {SEED}; Numba engine, float32 "
         f"scores; "
-        f"commit {rows['commit'].iloc[0][:12]}; {rows['versions'].iloc[0]}. The whole study took "
+        f"commit {commits}; {rows['versions'].iloc[0]}. The whole study took "
         f"{timing['seconds'] / 60:.0f} minutes on {timing['threads']} threads ({timing['device']}). Every number has "
         f"its "
         "row, with instances, intervals, quantiles, CVaR, interquartile mean and probability of improvement, in "

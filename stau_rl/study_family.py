@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from stau_rl.agents import SCORES, Pipe, parse_policy
 from stau_rl.heads import Head
@@ -60,9 +61,11 @@ class Family:
         return self.templated or self.head is not None
 
     def member(self, slope: float) -> str:
-        """Text of the member whose head has this slope d log f / ds at score 0.
+        """Text of the member whose head has this slope d log f / ds where its scores lie.
 
-        A head that is not smooth there, and a template whose slope is no number, are addressed by their parameter.
+        That is at score 0, or at the score's offset if it has one: so a grid of slopes is as sharp for every head,
+        wherever an offset moves the scores. A head that is not smooth at 0, and a template whose slope is no number,
+        are addressed by their parameter.
 
         Raises:
             ValueError: the family has nothing to tune, or its parameter cannot take the value.
@@ -77,14 +80,15 @@ class Family:
         return str(replace(policy, head=replace(head, **{head.sharpness: value})))
 
     def slope(self, policy: str) -> float:
-        """Slope at score 0 of a member's head, or its parameter where there is no slope; nan if it has neither."""
-        head = getattr(parse_policy(policy), "head", None)
+        """Slope of a member's head as in `member`, its parameter where there is no slope; nan if it has neither."""
+        parsed = parse_policy(policy)
+        head = getattr(parsed, "head", None)
         if not isinstance(head, Head) or head.sharpness is None:
             return float("nan")
         value = getattr(head, head.sharpness)
         if not isinstance(value, (int, float)):
             return float("nan")
-        return head.slope_at_zero() if head.smooth_at_zero else float(value)
+        return _local_slope(head, parsed) if head.smooth_at_zero else float(value)
 
     def grid(self, low: float, high: float, points: int) -> list[float]:
         """Log-spaced slopes between two ends, from the smallest legal one where `low` is not legal.
@@ -95,16 +99,16 @@ class Family:
         return np.geomspace(start, high, points).tolist()
 
     def _unit(self) -> float:
-        """Slope at score 0 when the parameter is 1."""
+        """Slope when the parameter is 1."""
         policy: Any = parse_policy(self.text.replace(PLACEHOLDER, "1")) if self.templated else parse_policy(self.raw)
         head = getattr(policy, "head", None)
         if not isinstance(head, Head) or not head.smooth_at_zero:
             return 1.0
         try:
             if self.templated:
-                return head.slope_at_zero() or 1.0
+                return _local_slope(head, policy) or 1.0
             one: Any = replace(head, **{str(head.sharpness): 1.0})  # type: ignore[type-var]
-            return float(one.slope_at_zero())
+            return _local_slope(one, policy)
         except (TypeError, ValueError, NotImplementedError):
             # A parameter that depends on the step has no slope of its own.
             return 1.0
@@ -123,6 +127,12 @@ class Family:
             middle = (low * high) ** 0.5
             low, high = (low, middle) if self._legal(middle) else (middle, high)
         return high
+
+
+def _local_slope(head: Head, policy: Any) -> float:
+    """d log f / ds at the offset of the policy's scores, about which centred scores lie."""
+    offset = float(getattr(getattr(policy, "score", None), "offset", 0.0))
+    return float(head.slope(torch.tensor([offset], dtype=torch.float64)))
 
 
 def change_score(text: str, **changes: Any) -> str:

@@ -34,7 +34,7 @@ def test_band_covers_whole_curves() -> None:
     for study in range(400):
         walk = _normal((15, 60), seed=study + 10).cumsum(axis=0)
         band = curve_band(walk, seed=study, resamples=300)
-        hits += bool(np.all((band.low <= 0) & (0 <= band.high)))
+        hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
     assert 0.90 <= hits / 400 <= 0.98
 
 

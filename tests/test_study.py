@@ -101,6 +101,11 @@ def test_members_are_addressed_by_their_slope() -> None:
         family = Family(text)
         for slope in (0.8, 7.0, 300.0):
             assert family.slope(family.member(slope)) == pytest.approx(slope, rel=6e-6)
+    # Far above 0 the slope of tau log s is tau / s; far below it is tau.
+    assert Family("centred_ucb(offset=40) | s_tau(tau=2)").member(3.0) == "centred_ucb(offset=40) | s_tau(tau=120)"
+    assert Family("centred_ucb(offset=-15) | s_tau(tau=2, eps=0)").slope(
+        "centred_ucb(offset=-15) | s_tau(tau=7, eps=0)"
+    ) == pytest.approx(7, rel=1e-6)
     # Escort is not smooth at 0 and is addressed by its exponent.
     assert Family(ESCORT).member(3.0) == "centred_ucb(c=0.25) | escort(p=3)"
 
