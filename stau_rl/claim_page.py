@@ -46,8 +46,8 @@ def _method(data: ClaimData) -> list[str]:
         "log-spaced steps of a run of its own.\n"
         f"- **Each at its best**: each head at the best of {int(row['tuning_points'])} parameters (fewer in the "
         "sweeps), in equal grids of the slope that the log-weights have where the scores lie, from 0.75 to 1 536, on "
-        "instances of another Philox key than those that are compared. Best slopes are softmax / s^tau; `^` marks the upper end "
-        "of the grid, where a head hardly differs from argmax.",
+        "instances of another Philox key than those that are compared. Best slopes are softmax / s^tau; `^` marks the "
+        "upper end of the grid, where a head hardly differs from argmax.",
     ]
 
 

@@ -40,7 +40,7 @@ def claim_settings() -> list[Setting]:
     settings.append(fit_budget(sprays, SWEEP))
     for base in (_base(arms, 0.25, STEEP) for arms in ARMS.values()):
         settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "offset", OFFSETS)]
-        settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "centring")]
+        settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "centring", (0,))]
     steep = _base(ARMS["Gaussian"], 0.25, STEEP)
     settings += [fit_budget(point, SWEEP) for point in sweep_points(steep, "scale", SCALES)]
     # What every head becomes as it gets ever steeper; nothing is tuned here.
