@@ -13,10 +13,10 @@ from stau_rl.atomic import whole_file
 from stau_rl.claim_data import ClaimData
 from stau_rl.claim_settings import ARMS, BONUSES, OFFSETS, SCALES
 from stau_rl.plotting import COLOURS
+from stau_rl.study_plot import curve_panel
 
 KINDS = {"raw": "as stated", "slope": "equally steep at 0", "entropy": "equal entropy", "tuned": "each at its best"}
 MARKS = ("o", "s", "^", "D")
-HEADS = {"softmax": COLOURS[0], "s_tau": COLOURS[1]}
 DPI = 80
 
 
@@ -60,23 +60,7 @@ def draw_curves(data: ClaimData) -> Figure:
     shown = [(name, arms, c) for name, arms in ARMS.items() for c in (0.0, 0.25)]
     for panel, (name, arms, c) in zip(panels, shown, strict=True):
         rows = data.curves[(data.curves["sweep"] == "c") & (data.curves["value"] == f"{arms} c {c:g}")]
-        for head, colour in HEADS.items():
-            mine = rows[rows["policy"].str.contains(head, regex=False)].sort_values("slope")
-            panel.plot(mine["slope"], mine["regret"], color=colour, marker=".", linewidth=1.2, label=head)
-            panel.fill_between(
-                mine["slope"],
-                mine["band_low"].clip(lower=1.0),
-                mine["band_high"],
-                color=colour,
-                alpha=0.25,
-                linewidth=0,
-            )
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel("slope of the log-weight at score 0")
-        panel.set_ylabel("pseudo-regret")
-        panel.set_title(f"{name} arms, c = {c:g}", fontsize=10)
-        panel.grid(True, linewidth=0.4, alpha=0.5)
+        curve_panel(panel, rows, f"{name} arms, c = {c:g}")
     panels[0].legend(fontsize=9, frameon=False)
     return figure
 

@@ -64,5 +64,5 @@ class Study:
         console = wide_console()
         console.print(render(rows))
         took = time.perf_counter() - started
-        line = f"{len(settings)} settings in {took:.0f} s. All rows: {out / 'study.csv'}"
+        line = f"{len(settings)} settings in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -109,7 +109,7 @@ class Family:
                 return _local_slope(head, policy) or 1.0
             one: Any = replace(head, **{str(head.sharpness): 1.0})  # type: ignore[type-var]
             return _local_slope(one, policy)
-        except (TypeError, ValueError, NotImplementedError):
+        except (AttributeError, TypeError, ValueError, NotImplementedError):
             # A parameter that depends on the step has no slope of its own.
             return 1.0
 

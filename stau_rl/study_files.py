@@ -4,6 +4,7 @@
 | --- | --- |
 | `settings/*.csv` | the rows of one setting each; the name carries a digest of everything that decides them |
 | `study.csv` | all rows, in the order of the plan |
+| `curves.png` | regret over the slope in the base settings, with bands |
 | `timing.json` | seconds of each setting: the only file that differs between two runs of one study |
 
 Every file is written whole or not at all.
@@ -20,7 +21,7 @@ from stau_rl.lock import DirectoryLock
 from stau_rl.study_compare import COLUMNS
 from stau_rl.study_setting import Setting
 
-SETTINGS, TABLE, TIMING = "settings", "study.csv", "timing.json"
+SETTINGS, TABLE, FIGURE, TIMING = "settings", "study.csv", "curves.png", "timing.json"
 # Digits kept of a number: enough for every table, few enough to survive another order of summation.
 DIGITS = 10
 
@@ -82,8 +83,12 @@ class StudyFolder:
             return {}
 
     def finish(self, rows: pd.DataFrame) -> None:
-        """Write the table of all settings."""
+        """Write the table of all settings, and the figure."""
+        from stau_rl.study_plot import save_study
+
         write_rows(self.path / TABLE, rows)
+        if (rows["comparison"] == "curve").any():
+            save_study(rows, self.path / FIGURE)
 
 
 def write_rows(path: Path, rows: pd.DataFrame) -> None:

@@ -39,10 +39,10 @@ def _table(rows: pd.DataFrame) -> Table:
         f"{_head(first['family'])} against {_head(_first_baseline(rows))}: % of regret, 95 % interval (less is better)"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("setting", overflow="fold", min_width=26)
+    table.add_column("setting", overflow="fold", min_width=18)
     for _, name in SHOWN:
-        table.add_column(name, justify="right")
-    table.add_column("best slopes", justify="right")
+        table.add_column(name, justify="right", min_width=17)
+    table.add_column("slope", justify="right", min_width=7)
     for _, group in rows.groupby("setting", sort=False):
         by_kind: dict[Any, dict[Any, Any]] = {row["comparison"]: row for row in group.to_dict("records")}
         cells = [percent_text(by_kind.get(kind)) for kind, _ in SHOWN]

@@ -1,8 +1,9 @@
 """Studies: disjoint seeds, equal grids, independence of the company, and files that survive an interruption."""
 
 import io
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from stau_rl import study_compare
 from stau_rl.agents import parse_policy
 from stau_rl.calibration.matching import mean_entropy
 from stau_rl.envs import parse_arms
-from stau_rl.heads import HEADS, parse_head
+from stau_rl.heads import HEADS, Head, parse_head
 from stau_rl.kernels.philox import split_seed
 from stau_rl.kernels.torch_loop import simulate
 from stau_rl.regret import arm_table, run_regret
@@ -25,6 +26,7 @@ from stau_rl.study_family import Family, change_score
 from stau_rl.study_files import read_rows, rounded
 from stau_rl.study_pilot import seen_scores
 from stau_rl.study_plan import SWEEPS, plan_study, rescale, sweep_points
+from stau_rl.study_plot import draw_study
 from stau_rl.study_report import family_place, render
 from stau_rl.study_seeds import PURPOSES, SEED_BITS, purpose_seed
 from stau_rl.study_setting import Setting
@@ -155,6 +157,31 @@ def test_tuning_finds_a_known_optimum_within_its_grid() -> None:
     edge = tune(Family(SOFTMAX), replace(SETTING, high=10.0), play)
     assert edge is not None
     assert (edge.edge, Family(SOFTMAX).slope(edge.best)) == ("high", pytest.approx(10.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Cubed(Head):
+    """A head of one's own, with a parameter that is no sharpness and no compiled form."""
+
+    name: ClassVar[str] = "cubed"
+    formula: ClassVar[str] = "exp(a s^3)"
+
+    a: float = 1.0
+
+    def log_f(self, scores):
+        return self.a * scores**3
+
+
+def test_a_head_from_elsewhere_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is, or tuned where {x} stands, on the engine that runs it."""
+    monkeypatch.setitem(HEADS._members, "cubed", Cubed)
+    families = (SOFTMAX, "centred_ucb(c=0.25) | cubed(a=30)", "centred_ucb(c=0.25) | cubed(a={x})")
+    small = replace(SETTING, families=families, horizon=20, instances=16, tuning_instances=8, coarse=3, fine=2)
+    table = play_setting(small)
+    assert table.loc[table["comparison"] == "tuned", "tuning_points"].tolist() == [5, 0, 5]
+    curve = table[(table["family"] == families[2]) & (table["comparison"] == "curve")]
+    # It is flat at 0, so {x} itself runs over the grid.
+    assert_allclose([float(text.split("a=")[1].rstrip(")")) for text in curve["policy"]], curve["slope"], rtol=6e-6)
 
 
 # Scores of the pilot run
@@ -349,10 +376,20 @@ def test_a_study_resumes_without_playing_again(tmp_path: Path, rows: pd.DataFram
     back = read_rows(tmp_path / "out" / "study.csv")
     assert_allclose(back["regret"].to_numpy()[: len(rows)], rows["regret"].to_numpy(), rtol=1e-9)
     assert not list(tmp_path.rglob("*.tmp"))
+    assert (tmp_path / "out" / "curves.png").read_bytes() == (tmp_path / "fresh" / "curves.png").read_bytes()
 
 
 def test_rows_survive_the_file(rows: pd.DataFrame) -> None:
     pd.testing.assert_frame_equal(rounded(rounded(rows)), rounded(rows), check_exact=True)
+
+
+def test_curves_show_every_family_and_its_band(rows: pd.DataFrame) -> None:
+    (panel,) = draw_study(rows).axes
+    assert [line.get_label() for line in panel.get_lines()] == ["softmax", "s_tau"]
+    curve = rows[(rows["comparison"] == "curve") & (rows["family"] == S_TAU)]
+    assert_allclose(panel.get_lines()[1].get_ydata(), curve["regret"])
+    assert len(panel.collections) == 2
+    assert draw_study(rows, "c").axes == []
 
 
 def test_run_study_prints_a_line_per_setting() -> None:
