@@ -18,6 +18,7 @@ from stau_rl.study_plot import curve_panel
 KINDS = {"raw": "as stated", "slope": "equally steep at 0", "entropy": "equal entropy", "tuned": "each at its best"}
 MARKS = ("o", "s", "^", "D")
 DPI = 80
+TICKS = (-75, -40, -20, -10, -5, 0, 5, 10, 20, 50, 100, 200, 500)
 
 
 def figures() -> dict[str, Any]:
@@ -114,6 +115,11 @@ def _finish_percentages(panel: Axes, title: str) -> None:
     panel.axhline(0.0, color="black", linewidth=0.8)
     # Ten percent either way is linear, beyond it logarithmic: both a halving and half a percent show.
     panel.set_yscale("symlog", linthresh=10.0)
+    low, high = panel.get_ylim()
+    ticks = [tick for tick in TICKS if low <= tick <= high]
+    panel.set_yticks(ticks, [f"{tick:+g}" if tick else "0" for tick in ticks])
+    panel.minorticks_off()
+    panel.set_ylim(low, high)
     panel.set_ylabel("s^tau's regret, % more than softmax's")
     panel.set_title(title, fontsize=10)
     panel.grid(True, linewidth=0.4, alpha=0.5)

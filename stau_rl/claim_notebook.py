@@ -7,8 +7,7 @@ CELLS = (
         "markdown",
         '# "s^tau has 35 % less regret than softmax"\n\n'
         "The rows behind [docs/claim.md](../docs/claim.md), as data. `python -m stau_rl.claim` writes this notebook "
-        "and "
-        "the page; `--rerun` plays the study again.",
+        "and the page; `--rerun` plays the study again.",
     ),
     (
         "code",
@@ -33,8 +32,7 @@ CELLS = (
     (
         "markdown",
         "## Every tuned comparison\n\nWith Holm's adjustment over all settings, and how often s^tau had less regret on "
-        "one "
-        "instance.",
+        "one instance.",
     ),
     (
         "code",

@@ -37,8 +37,7 @@ def _method(data: ClaimData) -> list[str]:
     return [
         "## What is compared",
         "Both heads turn the same mean-centred UCB scores into a choice of arm; nothing else differs. All policies "
-        "face "
-        "the same instances and the same luck, so differences are paired. A percentage is the ratio of mean "
+        "face the same instances and the same luck, so differences are paired. A percentage is the ratio of mean "
         "pseudo-regrets less one: negative is less regret than softmax. Brackets are 95 % paired bootstrap intervals.",
         "- **As stated**: s_tau(tau=5) against softmax(beta=1).\n"
         "- **Equally steep at 0**: against the softmax whose log-weights have the slope of s_tau's at score 0.\n"
@@ -81,7 +80,7 @@ def _main(data: ClaimData) -> list[str]:
     return [
         "## Where 35 % holds, and what remains",
         f"Ten arms, means drawn anew for each instance (uniform on [0, 1], or standard normal with noise of deviation "
-        f"1), T = {HORIZON}, {int(bernoulli['instances'])} instances.",
+        f"1), T = {_number(HORIZON)}, {_number(int(bernoulli['instances']))} instances.",
         _table(("arms", "c", *HEADER, "best slopes"), rows),
         "![Differences by comparison](claim_comparisons.png)",
         f"On uniform Bernoulli arms at c = 0.25, {_sentence(bernoulli)}. On Gaussian arms at c = 0, "
@@ -124,9 +123,8 @@ def _further(data: ClaimData) -> list[str]:
         rows.append((value, "c = 1", *_cells(data, "empirical", value), _best(data, "empirical", value)))
     return [
         "## Number of arms, horizon, and real observations",
-        f"c = 0.25, K = 10 and T = {HORIZON} unless said otherwise. The insect counts are twelve field plots for each "
-        f"of "
-        "six sprays (Beall, Biometrika 1942), resampled; more insects count as more reward.",
+        f"c = 0.25, K = 10 and T = {_number(HORIZON)} unless said otherwise. The insect counts are twelve field "
+        "plots for each of six sprays (Beall, Biometrika 1942), resampled; more insects count as more reward.",
         _table(("arms", "", *HEADER, "best slopes"), rows),
     ]
 
@@ -152,8 +150,7 @@ def _differs(data: ClaimData) -> list[str]:
     return [
         "## Where s^tau really differs",
         "Softmax sees differences of scores alone. s^tau does not: far below 0 it is softmax(beta=tau), far above it "
-        "is "
-        "the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its sharpness, "
+        "is the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its sharpness, "
         "and so does leaving the mean in. Here softmax(beta=32) and s_tau(tau=44.3614), equally steep at 0, keep "
         "their parameters while the scores move; then each is tuned anew.",
         _table(("arms", "scores", "same parameters", "each at its best", "best slopes"), offsets),
@@ -161,8 +158,7 @@ def _differs(data: ClaimData) -> list[str]:
         "![Offset and scale](claim_differs.png)",
         "Multiplying rewards and bonus by a factor makes softmax(beta) the softmax(factor beta) of before, so at its "
         "best softmax does not notice, grid permitting. For s^tau a factor also changes the shape: small scores see "
-        "the "
-        "exponential near 0, large ones the power law above it and weights near eps below.",
+        "the exponential near 0, large ones the power law above it and weights near eps below.",
         _table(("rewards and bonus", "same parameters", "each at its best", "best slopes"), scales),
         _scale_sentence(data),
     ]
@@ -177,8 +173,7 @@ def _offset_sentence(data: ClaimData) -> str:
         tuned = [abs(data.row("offset", f"{arms} offset {offset:g}", "tuned")["percent"]) for offset in OFFSETS]
         parts.append(
             f"on {name} arms the regret of s_tau(tau=44.3614) runs from {_number(min(own))} to {_number(max(own))} "
-            f"over "
-            f"the offsets where softmax(beta=32) stays within {100 * (max(flat) / min(flat) - 1):.1f} %, and after "
+            f"over the offsets where softmax(beta=32) stays within {100 * (max(flat) / min(flat) - 1):.2f} %, and after "
             f"tuning the two are at most {max(tuned):.1f} % apart"
         )
     text = "; ".join(parts)
@@ -203,11 +198,9 @@ def _made(data: ClaimData) -> list[str]:
     return [
         "## How this was made",
         f"`stau_rl.claim_settings` lists {rows['setting'].nunique()} settings; seed {SEED}; Numba engine, float32 "
-        f"scores; "
-        f"commit {commits}; {rows['versions'].iloc[0]}. The whole study took "
+        f"scores; commit {commits}; {rows['versions'].iloc[0]}. The whole study took "
         f"{timing['seconds'] / 60:.0f} minutes on {timing['threads']} threads ({timing['device']}). Every number has "
-        f"its "
-        "row, with instances, intervals, quantiles, CVaR, interquartile mean and probability of improvement, in "
+        "its row, with instances, intervals, quantiles, CVaR, interquartile mean and probability of improvement, in "
         "`notebooks/results/claim_comparisons.csv`; the tuning curves are in `claim_curves.csv`. "
         "`stau-rl study` does the same for any heads, scores and arms, and `notebooks/claim_35_percent.ipynb` reads "
         "these files. Settings share their seed and are therefore not independent of one another; p-values are "
@@ -222,9 +215,8 @@ def _cells(data: ClaimData, sweep: str, value: str) -> list[str]:
 
 def _best(data: ClaimData, sweep: str, value: str) -> str:
     both = [data.row(sweep, value, "tuned", head) for head in ("softmax", "s_tau")]
-    return " / ".join(
-        f"{row['slope']:.3g}{'^' if row['edge'] == 'high' else 'v' if row['edge'] == 'low' else ''}" for row in both
-    )
+    marks = {"high": "^", "low": "v"}
+    return " / ".join(_number(row["slope"]) + marks.get(row["edge"], "") for row in both)
 
 
 def _sentence(row: dict[Any, Any]) -> str:
@@ -243,11 +235,14 @@ def _head(policy: str) -> str:
 
 
 def _regret(row: dict[Any, Any]) -> str:
-    return interval(row["regret"], row["regret_low"], row["regret_high"], ".4g", signed=False)
+    return f"{_number(row['regret'])} [{_number(row['regret_low'])}, {_number(row['regret_high'])}]"
 
 
 def _number(value: float) -> str:
-    return f"{value:.4g}"
+    """Three digits or more, and never a power of ten: 15 375, 354.9, 0.196."""
+    return (
+        f"{value:,.0f}".replace(",", " ") if abs(value) >= 1000 else f"{value:.4g}" if value >= 100 else f"{value:.3g}"
+    )
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
