@@ -150,9 +150,9 @@ def _differs(data: ClaimData) -> list[str]:
     return [
         "## Where s^tau really differs",
         "Softmax sees differences of scores alone. s^tau does not: far below 0 it is softmax(beta=tau), far above it "
-        "is the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its sharpness, "
-        "and so does leaving the mean in. Here softmax(beta=32) and s_tau(tau=44.3614), equally steep at 0, keep "
-        "their parameters while the scores move; then each is tuned anew.",
+        "is the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its "
+        "sharpness, and so does leaving the mean in. Here softmax(beta=32) and s_tau(tau=44.3614), equally steep at 0, "
+        "keep their parameters while the scores move; then each is tuned anew.",
         _table(("arms", "scores", "same parameters", "each at its best", "best slopes"), offsets),
         _offset_sentence(data),
         "![Offset and scale](claim_differs.png)",
@@ -173,8 +173,8 @@ def _offset_sentence(data: ClaimData) -> str:
         tuned = [abs(data.row("offset", f"{arms} offset {offset:g}", "tuned")["percent"]) for offset in OFFSETS]
         parts.append(
             f"on {name} arms the regret of s_tau(tau=44.3614) runs from {_number(min(own))} to {_number(max(own))} "
-            f"over the offsets where softmax(beta=32) stays within {100 * (max(flat) / min(flat) - 1):.2f} %, and after "
-            f"tuning the two are at most {max(tuned):.1f} % apart"
+            f"over the offsets where softmax(beta=32) stays within {100 * (max(flat) / min(flat) - 1):.2f} %, and "
+            f"after tuning the two are at most {max(tuned):.1f} % apart"
         )
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -39,15 +39,15 @@ def _table(rows: pd.DataFrame) -> Table:
         f"{_head(first['family'])} against {_head(_first_baseline(rows))}: % of regret, 95 % interval (less is better)"
     )
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("setting", overflow="fold", min_width=18)
+    table.add_column("setting", overflow="fold", min_width=16)
     for _, name in SHOWN:
-        table.add_column(name, justify="right", min_width=17)
-    table.add_column("slope", justify="right", min_width=7)
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("slope", justify="right", no_wrap=True)
     for _, group in rows.groupby("setting", sort=False):
         by_kind: dict[Any, dict[Any, Any]] = {row["comparison"]: row for row in group.to_dict("records")}
-        cells = [percent_text(by_kind.get(kind)) for kind, _ in SHOWN]
+        cells = [_compact(by_kind.get(kind)) for kind, _ in SHOWN]
         tuned = by_kind.get("tuned")
-        slope = f"{tuned['slope']:.3g}{_edge(tuned['edge'])}" if tuned is not None and pd.notna(tuned["slope"]) else ""
+        slope = f"{_slope(tuned['slope'])}{_edge(tuned['edge'])}" if tuned is not None else ""
         table.add_row(str(group.iloc[0]["value"]), *cells, slope)
     return table
 
@@ -57,6 +57,14 @@ def percent_text(row: dict[Any, Any] | None) -> str:
     if row is None or pd.isna(row["percent"]):
         return ""
     return interval(row["percent"], row["percent_low"], row["percent_high"])
+
+
+def _compact(row: dict[Any, Any] | None) -> str:
+    """`percent_text` without decimals from a hundred on, so that columns stay narrow."""
+    if row is None or pd.isna(row["percent"]):
+        return ""
+    large = max(abs(row["percent_low"]), abs(row["percent_high"])) >= 100
+    return interval(row["percent"], row["percent_low"], row["percent_high"], ".0f" if large else ".1f")
 
 
 def notes(rows: pd.DataFrame) -> Iterator[str]:
@@ -69,6 +77,10 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     edges = tuned[tuned["edge"].isin(["low", "high"])]
     if len(edges):
         yield f"In {len(edges)} cases (marked ^ or v) the best member lies at an end of the grid."
+
+
+def _slope(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _edge(edge: str) -> str:
