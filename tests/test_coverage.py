@@ -7,14 +7,14 @@ from stau_rl.coverage import Rate, simulate, table
 
 
 def test_intervals_cover_and_holm_holds_its_level() -> None:
-    # 1 200 studies of 150 instances, fixed seed; the truth from 300 000 instances adds 2 % of a study's error. A rate
-    # of 95 % then has a standard error of 0.63 %: one outside [93, 97] % happens by chance less than 2 times in 1 000.
-    # Holm's rate is at most 5 %, with a standard error of 0.6 %; a procedure at 8 % would pass 2 times in 1 000.
-    rates = simulate(studies=1_200, instances=150, seed=1, truth=300_000, resamples=400)
-    assert [rate.studies for rate in rates] == [1_200] * 4
+    # 1 000 studies of 120 instances, fixed seed; the truth from 300 000 instances adds 2 % of a study's error. A rate
+    # of 95 % then has a standard error of 0.69 %: one outside [93, 97] % happens by chance 4 times in 1 000.
+    # Holm's rate is at most 5 %, with a standard error of 0.7 %; a procedure at 9 % would pass 3 times in 1 000.
+    rates = simulate(studies=1_000, instances=120, seed=1, truth=300_000, resamples=300)
+    assert [rate.studies for rate in rates] == [1_000] * 4
     for rate in rates[:3]:
         assert rate.acceptable, table(rates)
-    assert rates[3].rate <= 0.062, table(rates)
+    assert rates[3].rate <= 0.065, table(rates)
     assert rates[3].rate >= 0.02, table(rates)
 
 
