@@ -55,20 +55,26 @@ class Ucb(Score):
 
     Attributes:
         c: width of the bonus, >= 0; it carries the scale of the rewards.
+        offset: a constant added to every score. Heads that see differences alone, as softmax does, ignore it.
     """
 
     name: ClassVar[str] = "ucb"
-    formula: ClassVar[str] = "S_k / n_k + c sqrt(2 ln N / n_k)"
+    formula: ClassVar[str] = "S_k / n_k + c sqrt(2 ln N / n_k) + offset"
     forces_pulls: ClassVar[bool] = True
 
     c: float = 1.0
+    offset: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the parameters."""
         require_finite(self.name, "c", self.c, low=0.0)
+        require_finite(self.name, "offset", self.offset, low=-math.inf)
 
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
+        return self._bounds(state, dtype) + self.offset
+
+    def _bounds(self, state: "State", dtype: torch.dtype) -> Tensor:
         width = self.c * math.sqrt(2.0 * math.log(state.step))
         return state.means(dtype) + width * state.counts.to(dtype).rsqrt()
 
@@ -79,15 +85,16 @@ class CentredUcb(Ucb):
 
     Attributes:
         c: width of the bonus, >= 0; it carries the scale of the rewards.
+        offset: a constant added to every score after centring.
     """
 
     name: ClassVar[str] = "centred_ucb"
-    formula: ClassVar[str] = "ucb_k - mean over arms of ucb"
+    formula: ClassVar[str] = "ucb_k - mean over arms of ucb + offset"
 
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
-        scores = Ucb.values(self, state, dtype)
-        return scores - scores.mean(0, keepdim=True)
+        scores = self._bounds(state, dtype)
+        return scores - (scores.mean(0, keepdim=True) - self.offset)
 
 
 SCORES: Registry[Score] = Registry("score", Mean, Ucb, CentredUcb)

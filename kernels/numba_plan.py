@@ -23,7 +23,7 @@ class Plan:
 
     Attributes:
         spec: what is compiled.
-        parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision.
+        parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision, score offset.
         mean, root, preference: initial values of the state arrays.
         cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
         schedules: what p and q are at each step, None where they are constant.
@@ -44,7 +44,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     Raises:
         EngineError: the policy, its score or its head has no compiled form.
     """
-    c = alpha = mean = root = preference = prior_precision = noise = 0.0
+    c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
     bound, choose, cost = BoundHead(None), "choose_by_weight", 1.0
     flags = {arms.kind.upper()}
     if policy.name == "pipe":
@@ -54,12 +54,13 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         kind = SCORES[policy.score.name]
         flags |= {"HAS_MEAN"} | ({"HAS_ROOT", "FORCED"} if kind != "MEAN" else set())
         if policy.head.name == "argmax":
-            # Centring moves all scores alike, so the largest stays the largest.
+            # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
         else:
             bound = bind_head(policy.head, horizon)
-            flags |= {"SINGLE", kind}
+            offset = float(getattr(policy.score, "offset", 0.0))
+            flags |= {"SINGLE", kind} | ({"OFFSET"} if offset else set())
     elif policy.name == "random":
         choose = "choose_uniform"
     elif policy.name == "eps_greedy":
@@ -91,7 +92,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         flags |= {"POWER"}
     real = "float32" if choose == "choose_by_weight" else "float64"
     spec = _specialisation(choose, bound.key, arms, real, frozenset(flags), horizon)
-    parameters = (bound.p, bound.q, c, float(arms.sigma), alpha, mean, prior_precision, noise)
+    parameters = (bound.p, bound.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
     return Plan(spec, parameters, mean, root, preference, cost, bound.schedules)
 
 

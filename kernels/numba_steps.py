@@ -19,7 +19,7 @@ the action and the reward uniform, `p` and `q` the parameters of the head or pol
 # ruff: noqa: B018, F821, F841, PLR1711, RET501, RET504, RUF059, RUF100
 
 
-def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weight, bonus, p, q, whole):
+def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weight, bonus, offset, p, q, whole):
     """Score | head: arm = first k with cdf_k > u * total."""
     if CENTRED:
         centre = splat(0.0, F32)
@@ -27,12 +27,16 @@ def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weig
             score[k] = fused(root[k], bonus, mean[k])
             centre = centre + score[k]
         centre = centre * INVERSE_ARMS
+        if OFFSET:
+            centre = centre - offset
     peak = splat(LOWEST, F32)
     for k in ARMS:
         if CENTRED:
             value = score[k] - centre
         if UCB:
             value = fused(root[k], bonus, mean[k])
+            if OFFSET:
+                value = value + offset
         if MEAN:
             value = mean[k]
         if PREFERENCES:
@@ -117,7 +121,7 @@ def play(
     regret, optimal, late_optimal, actions, rewards,
 ):  # fmt: skip
     """Play steps begin..end-1 of some blocks of B instances: time outside, lanes inside."""
-    p, q, c, sigma, alpha, prior_mean, prior_precision, noise_precision = parameters
+    p, q, c, sigma, alpha, prior_mean, prior_precision, noise_precision, offset = parameters
     whole = power_switches(p)
     lane_arm, lane_luck = np.empty(WIDTH, np.int32), np.empty(WIDTH, np.int32)
     lane_reward = np.empty(WIDTH, np.float64)

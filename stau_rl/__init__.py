@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "run_regret": "stau_rl.regret",
     "RegretResult": "stau_rl.result",
+    "run_study": "stau_rl.study",
     "tau_star": "stau_rl.calibration",
     "match_sharpness": "stau_rl.calibration",
     "softmax_to_s_tau": "stau_rl.calibration",

@@ -13,10 +13,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from stau_rl.cli_heads import Calibrate, Heads
     from stau_rl.cli_regret import Regret
     from stau_rl.cli_speed import Speed
+    from stau_rl.cli_study import Study
 
     arguments = sys.argv[1:] if arguments is None else arguments
     command = tyro.extras.subcommand_cli_from_dict(
-        {"regret": Regret, "heads": Heads, "calibrate": Calibrate, "speed": Speed},
+        {"regret": Regret, "study": Study, "heads": Heads, "calibrate": Calibrate, "speed": Speed},
         prog="stau-rl",
         description="How should a vector of scores become a decision? Swap that step and measure what changes.",
         args=arguments,

@@ -35,6 +35,7 @@ COLOURS = (
 )
 DASHES = ("-", (0, (6, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 BOUND_LABEL = "Lai–Robbins C ln t (asymptotic, not a bound at finite t)"
+EMPIRICAL_BOUND_LABEL = BOUND_LABEL.replace("Lai–Robbins", "Burnetas–Katehakis")
 
 SIZE = (11.0, 5.0)
 
@@ -62,7 +63,7 @@ def plot_regret(
             inside.
 
     Returns:
-        The axes. The line C ln t is drawn where the result has a Lai-Robbins constant above 0.
+        The axes. The line C ln t is drawn where the result has a constant above 0.
 
     Raises:
         ValueError: an unknown scale, legend or policy.
@@ -97,7 +98,8 @@ def plot_regret(
     if result.lai_robbins:
         t = np.geomspace(2, max(3, result.spec["horizon"]), 200)
         height = result.lai_robbins * np.log(t)
-        ax.plot(t, height, color="black", linestyle=(0, (1, 3)), linewidth=1.2, label=BOUND_LABEL)
+        label = EMPIRICAL_BOUND_LABEL if "arms_sha256" in result.spec else BOUND_LABEL
+        ax.plot(t, height, color="black", linestyle=(0, (1, 3)), linewidth=1.2, label=label)
     ax.set_xlabel("step t")
     ax.set_ylabel("cumulative pseudo-regret")
     if scale == "log":

@@ -30,3 +30,23 @@ def progress_bar(policies: int) -> Iterator[Callable[[str, int, int], None]]:
             bar.update(task, description=text, completed=len(seen) - 1 + done / total)
 
         yield report
+
+
+@contextmanager
+def settings_bar(settings: int) -> Iterator[Callable[[str, float], None]]:
+    """Show a bar on standard error over the settings of a study while the block runs.
+
+    Args:
+        settings: how many there are.
+
+    Yields:
+        A function to call with a setting's name and how many settings are done, the current one in part.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("compiling", total=settings)
+
+        def report(name: str, done: float) -> None:
+            bar.update(task, description=name, completed=done)
+
+        yield report

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from stau_rl import __version__
 from stau_rl.agents import Policy, parse_policy
+from stau_rl.burnetas_katehakis import regret_constant
 from stau_rl.commit import current_commit
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
 from stau_rl.heads import Head
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, split_seed, words
-from stau_rl.lai_robbins import lai_robbins
 from stau_rl.plugin import plugin_hashes
 from stau_rl.result import RegretResult
 from stau_rl.rundir import RunDirectory
@@ -124,7 +124,7 @@ def _play(
     for first in range(0, instances, part):
         table = arm_table(arms, seed, first, min(part, instances - first))
         best_mean[first : first + table.instances] = table.means.max(axis=0)
-    result = RegretResult.allocate(spec, best_mean, arms.size, lai_robbins(fixed) if fixed is not None else None)
+    result = RegretResult.allocate(spec, best_mean, arms.size, regret_constant(fixed) if fixed is not None else None)
     for policy, choice, text in zip(policies, choices, spec["policies"], strict=True):
         done = 0
 

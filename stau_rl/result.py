@@ -38,7 +38,7 @@ class RegretResult:
         late_optimal: pulls of optimal arms in the last max(1, horizon // 10) steps, int64 [P, n].
         pulls: pulls per arm at the horizon, int32 or int64 [P, K, n].
         best_mean: mean of the best arm of every instance, float64 [n].
-        lai_robbins: the Lai-Robbins constant, or None where it is not defined.
+        lai_robbins: the Lai-Robbins constant (Burnetas-Katehakis for empirical arms), or None where means are drawn.
         timing: whatever may differ between two runs of one spec (seconds, host, memory), JSON-able.
 
     Arrays are meant to change through `put` alone, which also forgets the tables made so far.

@@ -1,0 +1,68 @@
+"""`stau-rl study`: families of policies, compared fairly."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Study:
+    """Compare families of policies raw, equally sharp, and each at its own best parameter.
+
+    A family is "score | head"; the head's sharpness is tuned on instances of another seed, with equal grids for all.
+    "centred_ucb | softmax(beta={x})" tunes whatever stands for {x}. The first family is the reference. Without
+    arguments it asks what is left of "s^tau has 35 % less regret than softmax".
+
+    Example: stau-rl study --family "ucb | softmax" --family "ucb | escort" --arms "gaussian(k=10)" --sweep c
+    """
+
+    family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A family; repeat it. Default: softmax(beta=1) and s_tau(tau=5) on centred_ucb(c=0.25)."""
+    arms: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Arms; repeat it. Default: bernoulli(k=10) and gaussian(k=10)."""
+    horizon: int = 10_000
+    """Steps per instance."""
+    instances: int = 1_000
+    """Evaluated instances per policy; fewer where the size does not allow as many."""
+    seed: int = 0
+    """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""
+    size: Literal["small", "full"] = "small"
+    """Points of the grids and work per policy."""
+    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all."""
+    out: Path | None = None
+    """Folder of the study. Default: runs/study-DATE-TIME."""
+    resume: bool = False
+    """Keep the settings that --out holds already and play the rest."""
+
+    @property
+    def after_stop(self) -> str:
+        """What to say after Ctrl-C."""
+        return "; finished settings are kept: repeat the command with --resume to go on" if self.out else ""
+
+    def run(self) -> None:
+        """Play the study, print the table and say where the files are."""
+        from stau_rl.console import wide_console
+        from stau_rl.progress import settings_bar
+        from stau_rl.study import ARMS, FAMILIES, play_settings
+        from stau_rl.study_plan import SWEEPS, plan_study
+        from stau_rl.study_report import render
+
+        if self.resume and self.out is None:
+            raise ValueError("--resume needs --out DIR, the folder of the study to continue")
+        started = time.perf_counter()
+        sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else SWEEPS
+        settings = plan_study(
+            self.family or FAMILIES, self.arms or ARMS, self.horizon, self.instances, self.seed, self.size, sweeps
+        )
+        out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")
+        with settings_bar(len(settings)) as report:
+            rows = play_settings(settings, out, self.resume, report)
+        console = wide_console()
+        console.print(render(rows))
+        took = time.perf_counter() - started
+        line = f"{len(settings)} settings in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

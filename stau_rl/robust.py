@@ -1,0 +1,150 @@
+"""Summaries that a few extreme runs do not sway: interquartile mean and probability of improvement.
+
+Regret is the outcome throughout, so less is better: `a` improves on `b` where its value is smaller.
+
+Source: Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice", NeurIPS 2021.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special, stats
+
+from stau_rl.bootstrap import RESAMPLES, resample_counts
+
+# The interquartile mean keeps the values between these shares.
+LOWER, UPPER = 0.25, 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its interval; `low` and `high` are nan where the data cannot give one."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_mean(values: ArrayLike) -> float:
+    """Mean of the middle half: (2/n) times the sum of the sorted values, each weighted by its share of [n/4, 3n/4].
+
+    Where n is no multiple of 4 the two values at the ends count in part, so that it varies smoothly with n.
+
+    Args:
+        values: float64 [n], n >= 1.
+
+    Raises:
+        ValueError: `values` is empty or not a vector.
+    """
+    x = np.sort(_vector("values", values))
+    return float(_middle_means(x, np.ones((1, x.size)))[0])
+
+
+def interquartile_interval(
+    values: ArrayLike, *, seed: int, resamples: int = RESAMPLES, confidence: float = 0.95
+) -> Estimate:
+    """Interquartile mean with a percentile bootstrap interval.
+
+    Args:
+        values: float64 [n], n >= 1, independent replicates.
+        seed: non-negative seed of the generator owned by this call.
+        resamples: number of resamples, >= 1.
+        confidence: coverage, in (0, 1).
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+    x = np.sort(_vector("values", values))
+    _check_confidence(confidence)
+    if resamples < 1:
+        raise ValueError(f"resamples must be at least 1, got {resamples}")
+    centre = float(_middle_means(x, np.ones((1, x.size)))[0])
+    if x.size == 1:
+        return Estimate(centre, np.nan, np.nan)
+    # Which value is drawn how often does not depend on the order, so the sorted values can be resampled.
+    drawn = np.concatenate([_middle_means(x, counts) for counts in resample_counts(x.size, resamples, seed)])
+    low, high = np.quantile(drawn, [0.5 - confidence / 2, 0.5 + confidence / 2])
+    return Estimate(centre, float(low), float(high))
+
+
+def paired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Probability that `a` has less regret than `b` on one instance: P(a_i < b_i) + P(a_i = b_i) / 2.
+
+    The interval is Wilson's, which is conservative where there are ties, as a tie varies less than a win or a loss.
+
+    Args:
+        a: float64 [n].
+        b: float64 [n], paired with `a` instance by instance.
+        confidence: coverage, in (0, 1).
+
+    Raises:
+        ValueError: the two are not vectors of one length, or `confidence` is outside (0, 1).
+    """
+    x, y = _vector("a", a), _vector("b", b)
+    if x.shape != y.shape:
+        raise ValueError(f"paired samples need one length, got {x.size} and {y.size}")
+    _check_confidence(confidence)
+    p = float(np.mean((x < y) + 0.5 * (x == y)))
+    z = float(special.ndtri(0.5 + confidence / 2))
+    n = x.size
+    centre, scale = p + z * z / (2 * n), 1 + z * z / n
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return Estimate(p, max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
+
+
+def unpaired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """Probability that a run of `a` has less regret than an independent run of `b`: P(A < B) + P(A = B) / 2.
+
+    The estimate is the Mann-Whitney statistic over all n m pairs. Its variance is DeLong's, from the placements
+    p_i = P(a_i < B) and q_j = P(A < b_j); the interval is symmetric on the logit scale, so it stays inside (0, 1).
+
+    Args:
+        a: float64 [n].
+        b: float64 [m].
+        confidence: coverage, in (0, 1).
+
+    Returns:
+        The estimate; its interval is nan where n or m is 1 or all pairs agree, as then no variance shows.
+
+    Raises:
+        ValueError: an argument is empty or not a vector, or `confidence` is outside (0, 1).
+
+    Source: DeLong, DeLong, Clarke-Pearson, Biometrics 44, 1988.
+    """
+    x, y = _vector("a", a), _vector("b", b)
+    _check_confidence(confidence)
+    rank_x, rank_y = stats.rankdata(x), stats.rankdata(y)
+    both = stats.rankdata(np.concatenate([x, y]))
+    beaten_by_x = 1 - (both[: x.size] - rank_x) / y.size
+    beaten = (both[x.size :] - rank_y) / x.size
+    p = float(beaten_by_x.mean())
+    if min(x.size, y.size) == 1 or p in (0.0, 1.0):
+        return Estimate(p, np.nan, np.nan)
+    variance = beaten_by_x.var(ddof=1) / x.size + beaten.var(ddof=1) / y.size
+    half = float(special.ndtri(0.5 + confidence / 2)) * math.sqrt(variance) / (p * (1 - p))
+    low, high = special.expit(special.logit(p) + np.array([-half, half]))
+    return Estimate(p, float(low), float(high))
+
+
+def _middle_means(ascending: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of the middle half of each resample, given how often each of the sorted values is in it: [b, n] to [b]."""
+    n = ascending.size
+    through = np.cumsum(counts, axis=1)
+    inside = np.clip(through, LOWER * n, UPPER * n)
+    weight = np.diff(inside, axis=1, prepend=LOWER * n)
+    # Measured from the first value, so that the mean of a constant sample is exact.
+    return ascending[0] + weight @ (ascending - ascending[0]) / ((UPPER - LOWER) * n)
+
+
+def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 1 or x.size == 0:
+        raise ValueError(f"{name} must be a non-empty vector, got shape {x.shape}")
+    return x
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")

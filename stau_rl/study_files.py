@@ -1,0 +1,119 @@
+"""The folder of a study: a CSV per finished setting, so that an interrupted study goes on where it stopped.
+
+| file | what it holds |
+| --- | --- |
+| `settings/*.csv` | the rows of one setting each; the name carries a digest of everything that decides them |
+| `study.csv` | all rows, in the order of the plan |
+| `curves.png` | regret over the slope in the base settings, with bands |
+| `timing.json` | seconds of each setting: the only file that differs between two runs of one study |
+
+Every file is written whole or not at all.
+"""
+
+import io
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from stau_rl.atomic import whole_file, write_json
+from stau_rl.lock import DirectoryLock
+from stau_rl.study_compare import COLUMNS
+from stau_rl.study_setting import Setting
+
+SETTINGS, TABLE, FIGURE, TIMING = "settings", "study.csv", "curves.png", "timing.json"
+# Digits kept of a number: enough for every table, few enough to survive another order of summation.
+DIGITS = 10
+
+
+class StudyFolder:
+    """The folder of one study; use it in a `with` block, which locks it against other processes.
+
+    Args:
+        path: the folder; created if it is not there.
+        resume: it may hold finished settings, which are then not played again.
+
+    Raises:
+        ValueError: the folder holds rows and `resume` is not set, is a file, is in use, or cannot be written.
+    """
+
+    def __init__(self, path: str | Path, resume: bool = False) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file, not a folder for a study")
+        if not resume and any(self.path.glob(f"{SETTINGS}/*.csv")):
+            raise ValueError(f"{self.path} holds a study; pass --resume to go on with it, or name another folder")
+        self._lock = DirectoryLock(self.path)
+
+    def __enter__(self) -> "StudyFolder":
+        """Create and lock the folder."""
+        try:
+            (self.path / SETTINGS).mkdir(parents=True, exist_ok=True)
+            self._lock.take()
+        except OSError as error:
+            raise ValueError(f"{self.path} cannot be used: {error.strerror or error}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let other processes have the folder."""
+        self._lock.release()
+
+    def read(self, setting: Setting) -> pd.DataFrame | None:
+        """The rows of a finished setting; None where it is not there, or not whole."""
+        try:
+            table = read_rows(self.path / SETTINGS / setting.file_name)
+        except (FileNotFoundError, ValueError):
+            return None
+        whole = (
+            list(table.columns) == list(COLUMNS) and len(table) and bool((table["setting"] == setting.identity).all())
+        )
+        return table if whole else None
+
+    def write(self, setting: Setting, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
+        """Keep a setting's rows and how long they took; what is returned is what `read` will give."""
+        write_json(self.path / TIMING, {**self.timing(), setting.file_name: round(seconds, 2)})
+        write_rows(self.path / SETTINGS / setting.file_name, rows)
+        return read_rows(self.path / SETTINGS / setting.file_name)
+
+    def timing(self) -> dict[str, float]:
+        """Seconds of every setting played in this folder, by the name of its file."""
+        try:
+            return dict(json.loads((self.path / TIMING).read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def finish(self, rows: pd.DataFrame) -> None:
+        """Write the table of all settings, and the figure."""
+        from stau_rl.study_plot import save_study
+
+        write_rows(self.path / TABLE, rows)
+        if (rows["comparison"] == "curve").any():
+            save_study(rows, self.path / FIGURE)
+
+
+def write_rows(path: Path, rows: pd.DataFrame) -> None:
+    """Write a table as CSV, whole or not at all; numbers keep ten digits."""
+    with whole_file(path) as temporary:
+        rows.to_csv(temporary, index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+
+
+def read_rows(path: Path) -> pd.DataFrame:
+    """Read what `write_rows` wrote; texts stay texts where they look like numbers or are empty.
+
+    Raises:
+        FileNotFoundError: the file is not there.
+        ValueError: it is no table of a study.
+    """
+    texts = ("sweep", "value", "arms", "comparison", "family", "policy", "edge", "baseline", "setting", "commit")
+    kinds = dict.fromkeys((*texts, "versions"), str)
+    table = pd.read_csv(path, dtype=kinds)
+    for name in kinds:
+        if name in table:
+            table[name] = table[name].fillna("")
+    return table
+
+
+def rounded(rows: pd.DataFrame) -> pd.DataFrame:
+    """The table as it would come back from a file."""
+    text = rows.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+    return read_rows(io.StringIO(text))  # type: ignore[arg-type]

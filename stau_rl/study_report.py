@@ -1,0 +1,95 @@
+"""What a study prints: a line per setting, with the raw, equally sharp and tuned comparison side by side."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from stau_rl.report import interval
+
+SHOWN = (("raw", "raw"), ("slope", "same slope at 0"), ("entropy", "same entropy"), ("tuned", "each at its best"))
+
+
+def render(rows: pd.DataFrame) -> RenderableType:
+    """A table per family other than the reference, for a rich console of 110 columns or more."""
+    parts: list[RenderableType] = []
+    for place in range(1, int(family_place(rows).max()) + 1):
+        parts.append(_table(rows[(family_place(rows) == place)]))
+    parts.append(Text("\n".join(notes(rows))))
+    return Group(*parts)
+
+
+def family_place(rows: pd.DataFrame) -> "pd.Series[int]":
+    """Which of the setting's families a row is about, counted from the reference, 0; -1 for reference policies."""
+
+    def place(group: pd.DataFrame) -> "pd.Series[int]":
+        known = group.loc[group["comparison"] == "raw", "family"].tolist()
+        return group["family"].map({text: number for number, text in enumerate(known)}).fillna(-1).astype(int)
+
+    return pd.concat([place(group) for _, group in rows.groupby("setting", sort=False)]).reindex(rows.index)
+
+
+def _table(rows: pd.DataFrame) -> Table:
+    first = rows.iloc[0]
+    title = (
+        f"{_head(first['family'])} against {_head(_first_baseline(rows))}: % of regret, 95 % interval (less is better)"
+    )
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("setting", overflow="fold", min_width=16)
+    for _, name in SHOWN:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("slope", justify="right", no_wrap=True)
+    for _, group in rows.groupby("setting", sort=False):
+        by_kind: dict[Any, dict[Any, Any]] = {row["comparison"]: row for row in group.to_dict("records")}
+        cells = [_compact(by_kind.get(kind)) for kind, _ in SHOWN]
+        tuned = by_kind.get("tuned")
+        slope = f"{_slope(tuned['slope'])}{_edge(tuned['edge'])}" if tuned is not None else ""
+        table.add_row(str(group.iloc[0]["value"]), *cells, slope)
+    return table
+
+
+def percent_text(row: dict[Any, Any] | None) -> str:
+    """A row's percentage with its interval; empty without one."""
+    if row is None or pd.isna(row["percent"]):
+        return ""
+    return interval(row["percent"], row["percent_low"], row["percent_high"])
+
+
+def _compact(row: dict[Any, Any] | None) -> str:
+    """`percent_text` without decimals from a hundred on, so that columns stay narrow."""
+    if row is None or pd.isna(row["percent"]):
+        return ""
+    large = max(abs(row["percent_low"]), abs(row["percent_high"])) >= 100
+    return interval(row["percent"], row["percent_low"], row["percent_high"], ".0f" if large else ".1f")
+
+
+def notes(rows: pd.DataFrame) -> Iterator[str]:
+    """What the table's columns mean, and what to be careful about."""
+    tuned = rows[rows["comparison"] == "tuned"]
+    yield (
+        "Differences are paired by instance. Best parameters come from "
+        f"{int(tuned['tuning_points'].max())} members of each family on instances of another seed."
+    )
+    edges = tuned[tuned["edge"].isin(["low", "high"])]
+    if len(edges):
+        yield f"In {len(edges)} cases (marked ^ or v) the best member lies at an end of the grid."
+
+
+def _slope(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _edge(edge: str) -> str:
+    return {"high": " ^", "low": " v"}.get(edge, "")
+
+
+def _first_baseline(rows: pd.DataFrame) -> str:
+    return str(rows.loc[rows["comparison"] == "raw", "baseline"].iloc[0])
+
+
+def _head(policy: str) -> str:
+    return policy.split("|", 1)[-1].strip()

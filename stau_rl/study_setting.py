@@ -1,0 +1,66 @@
+"""One setting of a study: the same arms for several families, tuned on some instances, compared on others."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is compared where; two equal settings give equal rows.
+
+    Attributes:
+        sweep: the axis that this setting is a point of, such as `base` or `c`.
+        value: where on the axis it lies, as text.
+        arms: text of the arms.
+        families: texts of the families; the first is the reference.
+        horizon: steps per instance.
+        instances: instances of the evaluation.
+        tuning_instances: instances that each grid point is tried on.
+        pilot_instances: instances whose scores are collected for the match by entropy.
+        seed: the study's seed.
+        low: smallest slope of the grid.
+        high: largest slope of the grid.
+        coarse: points of the first grid.
+        fine: points of the second grid, between the neighbours of the best of the first.
+        references: policies shown beside the families, as they are.
+    """
+
+    sweep: str
+    value: str
+    arms: str
+    families: tuple[str, ...]
+    horizon: int
+    instances: int
+    tuning_instances: int
+    pilot_instances: int
+    seed: int
+    low: float
+    high: float
+    coarse: int
+    fine: int
+    references: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Hexadecimal digest of everything that decides the numbers."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @property
+    def file_name(self) -> str:
+        """Name of the file that holds its rows."""
+        shown = "".join(letter if letter.isalnum() else "-" for letter in f"{self.sweep}-{self.value}")
+        return f"{shown[:60]}-{self.identity}.csv"
+
+    @property
+    def budget(self) -> int:
+        """Policies that are tried for each family that can be tuned."""
+        return self.coarse + self.fine
+
+    def columns(self) -> dict[str, Any]:
+        """What every row of this setting says about it."""
+        return {"sweep": self.sweep, "value": self.value, "arms": self.arms, "horizon": self.horizon, "seed": self.seed}

@@ -1,0 +1,56 @@
+"""Simultaneous bands against the two cases with a closed form: independent points, and one point many times."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import special
+
+from stau_rl.simultaneous import curve_band
+
+
+def _normal(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
+    return np.random.Generator(np.random.PCG64(seed)).normal(size=shape)
+
+
+def test_independent_points_have_sidaks_critical_value() -> None:
+    # P(max |Z_c| <= z) = (2 Phi(z) - 1)^C, so z = Phi^-1((1 + 0.95^(1/12)) / 2) = 2.85.
+    found = curve_band(_normal((12, 4000)), seed=1, resamples=8000)
+    sidak = special.ndtri((1 + 0.95 ** (1 / 12)) / 2)
+    # The 95 % quantile of 8 000 maxima has a standard error of about 0.02.
+    assert found.critical == pytest.approx(sidak, abs=0.08)
+
+
+def test_one_point_repeated_needs_no_more_than_a_pointwise_interval() -> None:
+    x = _normal((1, 4000)) * np.arange(1, 9)[:, None] + 5
+    found = curve_band(x, seed=2, resamples=8000)
+    assert found.critical == pytest.approx(special.ndtri(0.975), abs=0.06)
+    se = x.std(axis=1, ddof=1) / np.sqrt(4000)
+    assert_allclose(found.high - found.mean, found.critical * se, rtol=1e-9)
+
+
+def test_band_covers_whole_curves() -> None:
+    # 400 random walks of 15 steps and 60 instances with mean 0: standard error of the rate 1.1 %.
+    hits = 0
+    for study in range(400):
+        walk = _normal((15, 60), seed=study + 10).cumsum(axis=0)
+        band = curve_band(walk, seed=study, resamples=300)
+        hits += bool(np.all((band.low <= 0) & (band.high >= 0)))
+    assert 0.90 <= hits / 400 <= 0.98
+
+
+def test_constant_points_have_no_width_and_do_not_widen_the_others() -> None:
+    x = _normal((2, 500))
+    flat = np.concatenate([x, np.full((1, 500), 0.1)])
+    with_flat, without = curve_band(flat, seed=0), curve_band(x, seed=0)
+    assert with_flat.critical == pytest.approx(without.critical, rel=1e-12)
+    assert with_flat.low[2] == with_flat.high[2] == with_flat.mean[2]
+
+
+def test_one_instance_has_no_band_and_errors_name_the_argument() -> None:
+    assert np.isnan(curve_band([[1.0], [2.0]], seed=0).low).all()
+    with pytest.raises(ValueError, match="points"):
+        curve_band([1.0], seed=0)
+    with pytest.raises(ValueError, match="resamples"):
+        curve_band([[1.0]], seed=0, resamples=0)
+    with pytest.raises(ValueError, match="confidence"):
+        curve_band([[1.0]], seed=0, confidence=1.0)

@@ -1,0 +1,427 @@
+"""Studies: disjoint seeds, equal grids, independence of the company, and files that survive an interruption."""
+
+import io
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from stau_rl import study_compare
+from stau_rl.agents import parse_policy
+from stau_rl.calibration.matching import mean_entropy
+from stau_rl.envs import parse_arms
+from stau_rl.heads import HEADS, Head, parse_head
+from stau_rl.kernels.philox import split_seed
+from stau_rl.kernels.torch_loop import simulate
+from stau_rl.regret import arm_table, run_regret
+from stau_rl.study import play_settings, run_study, with_holm
+from stau_rl.study_compare import play_setting
+from stau_rl.study_family import Family, change_score
+from stau_rl.study_files import read_rows, rounded
+from stau_rl.study_pilot import seen_scores
+from stau_rl.study_plan import SWEEPS, plan_study, rescale, sweep_points
+from stau_rl.study_plot import draw_study
+from stau_rl.study_report import family_place, render
+from stau_rl.study_seeds import PURPOSES, SEED_BITS, purpose_seed
+from stau_rl.study_setting import Setting
+from stau_rl.study_tuning import tune
+
+SOFTMAX, S_TAU, ESCORT = (
+    f"centred_ucb(c=0.25) | {head}" for head in ("softmax(beta=1.5)", "s_tau(tau=5.5)", "escort(p=2.5)")
+)
+SETTING = Setting(
+    sweep="base",
+    value="three arms",
+    arms="bernoulli(k=3)",
+    families=(SOFTMAX, S_TAU),
+    horizon=60,
+    instances=200,
+    tuning_instances=100,
+    pilot_instances=16,
+    seed=11,
+    low=0.75,
+    high=200.0,
+    coarse=6,
+    fine=3,
+)
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    return play_setting(SETTING)
+
+
+# Seeds
+
+
+@given(st.integers(0, (1 << SEED_BITS) - 1), st.integers(0, (1 << SEED_BITS) - 1))
+def test_keys_of_two_purposes_differ_whatever_the_studies(one: int, other: int) -> None:
+    keys = [{split_seed(purpose_seed(seed, purpose)) for seed in (one, other)} for purpose in PURPOSES]
+    assert not keys[0] & keys[1]
+    assert not keys[0] & keys[2]
+    assert not keys[1] & keys[2]
+    assert purpose_seed(one, "evaluation") == one
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << SEED_BITS, 0.5, True])
+def test_a_seed_that_would_spill_into_the_purpose_is_refused(seed) -> None:
+    with pytest.raises(ValueError, match="seed"):
+        purpose_seed(seed, "tuning")
+
+
+def test_every_run_of_a_setting_uses_the_seed_of_its_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tuning members are never played on the evaluation key, nor the other way round."""
+    import stau_rl.regret
+
+    played: list[tuple[str, int, int]] = []
+    real = stau_rl.regret.run_regret
+
+    def spy(arms, policies, horizon, instances, seed, **rest):
+        played.extend((policy, instances, seed) for policy in policies)
+        return real(arms, policies, horizon, instances, seed, **rest)
+
+    monkeypatch.setattr(stau_rl.regret, "run_regret", spy)
+    table = play_setting(SETTING)
+    tuning, evaluation = purpose_seed(11, "tuning"), purpose_seed(11, "evaluation")
+    assert {seed for _, instances, seed in played if instances == 100} == {tuning}
+    assert {seed for _, instances, seed in played if instances == 200} == {evaluation}
+    curve = table[table["comparison"] == "curve"]
+    assert sum(seed == tuning for *_, seed in played) == len(curve) == 2 * SETTING.budget
+
+
+# Families
+
+
+def test_members_are_addressed_by_their_slope() -> None:
+    for text in (SOFTMAX, S_TAU, "ucb | s_tau(tau=3, eps=0)", "mean | softmax(beta={x})", "ucb | s_tau(tau={x})"):
+        family = Family(text)
+        for slope in (0.8, 7.0, 300.0):
+            assert family.slope(family.member(slope)) == pytest.approx(slope, rel=6e-6)
+    # Far above 0 the slope of tau log s is tau / s; far below it is tau.
+    assert Family("centred_ucb(offset=40) | s_tau(tau=2)").member(3.0) == "centred_ucb(offset=40) | s_tau(tau=120)"
+    assert Family("centred_ucb(offset=-15) | s_tau(tau=2, eps=0)").slope(
+        "centred_ucb(offset=-15) | s_tau(tau=7, eps=0)"
+    ) == pytest.approx(7, rel=1e-6)
+    # Escort is not smooth at 0 and is addressed by its exponent.
+    assert Family(ESCORT).member(3.0) == "centred_ucb(c=0.25) | escort(p=3)"
+
+
+def test_grids_have_one_size_and_range_except_where_a_parameter_ends() -> None:
+    softmax, s_tau = Family(SOFTMAX).grid(0.25, 512, 9), Family(S_TAU).grid(0.25, 512, 9)
+    assert len(softmax) == len(s_tau) == 9
+    assert_allclose([softmax[0], softmax[-1], s_tau[-1]], [0.25, 512, 512])
+    # tau = 1 has the slope 1 / (2 ln 2).
+    assert s_tau[0] == pytest.approx(0.5 / np.log(2), rel=1e-6)
+    assert_allclose(Family(SOFTMAX).grid(0.75, 512, 9), Family(S_TAU).grid(0.75, 512, 9))
+
+
+def test_families_without_a_number_take_part_as_they_are() -> None:
+    for text in ("thompson", "ucb | argmax", "random"):
+        assert not Family(text).tunable
+        assert tune(Family(text), SETTING, lambda *_: pytest.fail("nothing to play")) is None
+    with pytest.raises(ValueError, match="no parameter"):
+        Family("thompson").member(1.0)
+    with pytest.raises(ValueError, match="unknown head"):
+        Family("ucb | softmux")
+
+
+def test_change_score_leaves_the_head_alone() -> None:
+    assert change_score("centred_ucb | softmax(beta={x}*2)", c=0.5, offset=-2) == (
+        "centred_ucb(c=0.5, offset=-2) | softmax(beta={x}*2)"
+    )
+    assert change_score("centred_ucb(c=0.5) | argmax", name="ucb") == "ucb(c=0.5) | argmax"
+    with pytest.raises(ValueError, match="no argument 'c'"):
+        change_score("mean | argmax", c=1.0)
+
+
+def test_tuning_finds_a_known_optimum_within_its_grid() -> None:
+    """Regret (ln slope - ln 20)^2: the best of the two grids must be one of its two nearest points."""
+    tried: list[float] = []
+
+    def play(policies, instances, seed):
+        slopes = [Family(SOFTMAX).slope(policy) for policy in policies]
+        tried.extend(slopes)
+        return {p: np.full(instances, (np.log(s) - np.log(20)) ** 2) for p, s in zip(policies, slopes, strict=True)}
+
+    found = tune(Family(SOFTMAX), SETTING, play)
+    assert found is not None
+    assert len(tried) == SETTING.budget
+    assert Family(SOFTMAX).slope(found.best) == min(tried, key=lambda s: abs(np.log(s / 20)))
+    assert found.edge == ""
+    edge = tune(Family(SOFTMAX), replace(SETTING, high=10.0), play)
+    assert edge is not None
+    assert (edge.edge, Family(SOFTMAX).slope(edge.best)) == ("high", pytest.approx(10.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Cubed(Head):
+    """A head of one's own, with a parameter that is no sharpness and no compiled form."""
+
+    name: ClassVar[str] = "cubed"
+    formula: ClassVar[str] = "exp(a s^3)"
+
+    a: float = 1.0
+
+    def log_f(self, scores):
+        return self.a * scores**3
+
+
+def test_a_head_from_elsewhere_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is, or tuned where {x} stands, on the engine that runs it."""
+    monkeypatch.setitem(HEADS._members, "cubed", Cubed)
+    families = (SOFTMAX, "centred_ucb(c=0.25) | cubed(a=30)", "centred_ucb(c=0.25) | cubed(a={x})")
+    small = replace(SETTING, families=families, horizon=20, instances=16, tuning_instances=8, coarse=3, fine=2)
+    table = play_setting(small)
+    assert table.loc[table["comparison"] == "tuned", "tuning_points"].tolist() == [5, 0, 5]
+    curve = table[(table["family"] == families[2]) & (table["comparison"] == "curve")]
+    # It is flat at 0, so {x} itself runs over the grid.
+    assert_allclose([float(text.split("a=")[1].rstrip(")")) for text in curve["policy"]], curve["slope"], rtol=6e-6)
+
+
+# Scores of the pilot run
+
+
+def test_seen_scores_are_those_of_the_reference_engine() -> None:
+    """Spy on the score inside the torch loop and compare at the same steps."""
+    import torch
+
+    from stau_rl.agents.scores import CentredUcb
+
+    text, horizon, n = "centred_ucb(c=0.25) | s_tau(tau=5.5)", 40, 8
+    seen = {}
+
+    class Spy(CentredUcb):
+        __slots__ = ()
+
+        def values(self, state, dtype):
+            found = CentredUcb.values(self, state, dtype)
+            seen[state.step] = found.double().clone()
+            return found
+
+    pipe = parse_policy(text)
+    spied = replace(pipe, score=Spy(c=0.25))
+    table = arm_table(parse_arms("bernoulli(k=3)"), 9, 0, n)
+    simulate(spied, table, seed=9, first_instance=0, horizon=horizon, checkpoints=np.array([horizon]))
+    steps = np.unique(np.rint(np.geomspace(3, horizon - 1, 6)).astype(int))
+    expected = torch.cat([seen[step] for step in steps.tolist()], dim=1)
+    found = seen_scores(text, "bernoulli(k=3)", horizon, n, 9, points=6)
+    assert found.shape == expected.shape
+    assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-12)
+
+
+# Rows
+
+
+def test_matched_controls_are_as_sharp_as_what_they_control(rows: pd.DataFrame) -> None:
+    by_kind = {row["comparison"]: row for row in rows.to_dict("records") if row["comparison"] in ("slope", "entropy")}
+    control = Family(SOFTMAX)
+    assert control.slope(by_kind["slope"]["baseline"]) == pytest.approx(Family(S_TAU).slope(S_TAU), rel=1e-5)
+    scores = seen_scores(S_TAU, SETTING.arms, SETTING.horizon, 16, purpose_seed(11, "pilot"))
+    heads = [parse_head(text.split("|")[1]) for text in (S_TAU, by_kind["entropy"]["baseline"])]
+    assert mean_entropy(heads[0], scores, 0) == pytest.approx(mean_entropy(heads[1], scores, 0), rel=1e-5)
+
+
+def test_rows_are_what_run_regret_gives(rows: pd.DataFrame) -> None:
+    raw = rows[(rows["comparison"] == "raw") & (rows["family"] == S_TAU)].iloc[0]
+    result = run_regret(SETTING.arms, [SOFTMAX, S_TAU], 60, 200, seed=11, checkpoints=[60])
+    compared = result.compare().iloc[0]
+    assert raw["regret"] == pytest.approx(result.regret[1, 0].mean(), rel=1e-12)
+    for name in ("difference", "percent", "percent_low", "percent_high", "p_value"):
+        assert raw[name] == pytest.approx(compared[name], rel=1e-9)
+    assert raw["improvement"] == pytest.approx(np.mean(np.sign(result.regret[0, 0] - result.regret[1, 0]) / 2 + 0.5))
+
+
+def test_the_tuned_member_is_the_best_of_the_tuning_curve(rows: pd.DataFrame) -> None:
+    for text in (SOFTMAX, S_TAU):
+        mine = rows[rows["family"] == text]
+        curve, tuned = mine[mine["comparison"] == "curve"], mine[mine["comparison"] == "tuned"].iloc[0]
+        assert tuned["policy"] == curve.loc[curve["regret"].idxmin(), "policy"]
+        assert (tuned["tuning_points"], tuned["tuning_instances"], tuned["instances"]) == (9, 100, 200)
+        assert (curve["band_low"] <= curve["regret_low"] + 1e-12).mean() > 0.5
+        again = run_regret(SETTING.arms, [tuned["policy"]], 60, 200, seed=11, checkpoints=[60])
+        assert tuned["regret"] == pytest.approx(again.regret[0, 0].mean(), rel=1e-12)
+
+
+def _of(table: pd.DataFrame, family: str) -> pd.DataFrame:
+    mine = table[table["family"] == family].drop(columns=["setting"])
+    return mine.sort_values(["comparison", "slope"]).reset_index(drop=True)
+
+
+def test_company_and_order_move_nobody(rows: pd.DataFrame) -> None:
+    """A third family, in either place behind the reference, leaves the other two exactly as they were."""
+    for families in ((SOFTMAX, ESCORT, S_TAU), (SOFTMAX, S_TAU, ESCORT)):
+        more = play_setting(replace(SETTING, families=families))
+        for text in (SOFTMAX, S_TAU):
+            pd.testing.assert_frame_equal(_of(more, text), _of(rows, text), check_exact=True)
+    turned = play_setting(replace(SETTING, families=(S_TAU, SOFTMAX)))
+    for text in (SOFTMAX, S_TAU):
+        alone = ["policy", "regret", "iqm", "q05", "q95", "cvar95", "stuck_rate"]
+        for kind in ("raw", "tuned", "curve"):
+            first, second = (_of(table[table["comparison"] == kind], text)[alone] for table in (rows, turned))
+            pd.testing.assert_frame_equal(first, second, check_exact=True)
+
+
+def test_tuning_on_other_instances_does_not_move_the_evaluation(
+    rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another tuning key changes the curve; raw and matched rows stay to the last digit."""
+    real = study_compare.purpose_seed
+    monkeypatch.setattr(
+        "stau_rl.study_tuning.purpose_seed", lambda seed, purpose: real(seed + (purpose == "tuning") * 1000, purpose)
+    )
+    moved = play_setting(SETTING)
+    for kind in ("raw", "slope", "entropy"):
+        first, second = (table[table["comparison"] == kind].reset_index(drop=True) for table in (rows, moved))
+        pd.testing.assert_frame_equal(first, second, check_exact=True)
+    curves = [table.loc[table["comparison"] == "curve", "regret"].iloc[0] for table in (rows, moved)]
+    assert curves[0] != curves[1]
+    other = play_setting(replace(SETTING, seed=12))
+    assert (other["regret"].to_numpy()[:3] != rows["regret"].to_numpy()[:3]).all()
+
+
+# Plans
+
+
+def test_every_sweep_leaves_its_axis_and_nothing_else() -> None:
+    base = plan_study((SOFTMAX, S_TAU), ["gaussian(k=10)"], 1000, 100, 3, sweeps=())[0]
+    for sweep in SWEEPS:
+        points = sweep_points(base, sweep)
+        assert len(points) >= 2, sweep
+        for point in points:
+            changed = {"c": "families", "offset": "families", "centring": "families", "k": "arms", "horizon": "horizon"}
+            kept = {"scale": ["horizon"]}.get(
+                sweep, [name for name in ("arms", "families", "horizon") if name != changed.get(sweep)]
+            )
+            assert all(getattr(point, name) == getattr(base, name) for name in kept), sweep
+    assert [p.families[1] for p in sweep_points(base, "offset", (-8.0,))] == [
+        "centred_ucb(c=0.25, offset=-8) | s_tau(tau=5.5)"
+    ]
+    assert sweep_points(replace(base, families=("thompson", "random")), "c") == []
+    assert sweep_points(replace(base, arms="bernoulli(k=10)"), "scale") == []
+
+
+def test_rescaling_rewards_and_bonus_rescales_the_regret_of_softmax() -> None:
+    """softmax(beta / r) on rewards and bonus times r is softmax(beta) with r times the regret."""
+    setting = rescale(replace(SETTING, arms="gaussian(k=3)"), 10.0)
+    assert (setting.arms, setting.families[0]) == (
+        "gaussian(k=3, scale=10, sigma=10)",
+        "centred_ucb(c=2.5) | softmax(beta=1.5)",
+    )
+    plain = run_regret("gaussian(k=3)", [SOFTMAX], 60, 64, seed=1)
+    scaled = run_regret(setting.arms, [setting.families[0].replace("1.5", "0.15")], 60, 64, seed=1)
+    same = np.isclose(scaled.regret[0, -1], 10 * plain.regret[0, -1], rtol=1e-9)
+    assert same.mean() >= 0.9
+
+
+def test_the_sweep_point_that_is_the_base_is_played_once() -> None:
+    settings = plan_study((SOFTMAX, S_TAU), ["bernoulli(k=10)"], 1000, 100, 3, sweeps=("c", "k"))
+    assert len({replace(setting, sweep="", value="").identity for setting in settings}) == len(settings) == 1 + 3 + 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"families": (SOFTMAX,)}, "two or more"),
+        ({"families": (SOFTMAX, SOFTMAX)}, "two or more"),
+        ({"families": (SOFTMAX, "ucb | softmux")}, "softmux"),
+        ({"sweeps": ("d",)}, "unknown sweep 'd'"),
+        ({"size": "huge"}, "unknown size"),
+        ({"seed": -1}, "seed"),
+        ({"horizon": 1}, "horizon"),
+    ],
+)
+def test_errors_name_the_argument(changes: dict, message: str) -> None:
+    given = {"families": (SOFTMAX, S_TAU), "arms": ["bernoulli(k=3)"], "horizon": 10, "instances": 10, "seed": 0}
+    with pytest.raises(ValueError, match=message):
+        plan_study(**(given | changes))
+
+
+# Files
+
+
+def test_a_study_resumes_without_playing_again(tmp_path: Path, rows: pd.DataFrame, monkeypatch) -> None:
+    settings = [SETTING, replace(SETTING, value="again", seed=12)]
+    calls: list[str] = []
+    real = play_setting
+
+    def counted(setting, tick=None):
+        if calls == ["three arms"] and setting.value == "again":
+            calls.append("stopped")
+            raise KeyboardInterrupt
+        calls.append(setting.value)
+        return real(setting, tick)
+
+    monkeypatch.setattr("stau_rl.study.play_setting", counted)
+    with pytest.raises(KeyboardInterrupt):
+        play_settings(settings, tmp_path / "out")
+    with pytest.raises(ValueError, match="--resume"):
+        play_settings(settings, tmp_path / "out")
+    # A file cut short by a crash of the machine is played again, a whole one is not.
+    resumed = play_settings(settings, tmp_path / "out", resume=True)
+    assert calls == ["three arms", "stopped", "again"]
+    fresh = play_settings(settings, tmp_path / "fresh")
+    pd.testing.assert_frame_equal(resumed, fresh, check_exact=True)
+    assert (tmp_path / "out" / "study.csv").read_bytes() == (tmp_path / "fresh" / "study.csv").read_bytes()
+    whole = next((tmp_path / "fresh" / "settings").glob("*.csv"))
+    whole.write_bytes(whole.read_bytes()[:3000])
+    play_settings(settings, tmp_path / "fresh", resume=True)
+    assert len(calls) == 6
+    assert (tmp_path / "out" / "study.csv").read_bytes() == (tmp_path / "fresh" / "study.csv").read_bytes()
+    back = read_rows(tmp_path / "out" / "study.csv")
+    assert_allclose(back["regret"].to_numpy()[: len(rows)], rows["regret"].to_numpy(), rtol=1e-9)
+    assert not list(tmp_path.rglob("*.tmp"))
+    assert (tmp_path / "out" / "curves.png").read_bytes() == (tmp_path / "fresh" / "curves.png").read_bytes()
+
+
+def test_rows_survive_the_file(rows: pd.DataFrame) -> None:
+    pd.testing.assert_frame_equal(rounded(rounded(rows)), rounded(rows), check_exact=True)
+
+
+def test_curves_show_every_family_and_its_band(rows: pd.DataFrame) -> None:
+    (panel,) = draw_study(rows).axes
+    assert [line.get_label() for line in panel.get_lines()] == ["softmax", "s_tau"]
+    curve = rows[(rows["comparison"] == "curve") & (rows["family"] == S_TAU)]
+    assert_allclose(panel.get_lines()[1].get_ydata(), curve["regret"])
+    assert len(panel.collections) == 2
+    assert draw_study(rows, "c").axes == []
+
+
+def test_run_study_prints_a_line_per_setting() -> None:
+    from rich.console import Console
+
+    table = run_study((SOFTMAX, S_TAU, "ucb | argmax"), ["bernoulli(k=3)"], 60, 100, 5, sweeps=())
+    assert set(family_place(table)) == {-1, 0, 1, 2}
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render(table))
+    text = console.export_text()
+    assert "s_tau(tau=5.5) against softmax(beta=1.5)" in text
+    assert "argmax against softmax(beta=1.5)" in text
+    tuned = table[(table["comparison"] == "tuned") & table["p_value"].notna()]
+    assert_allclose(with_holm(table).loc[tuned.index, "p_holm"], table.loc[tuned.index, "p_holm"])
+    assert (tuned["p_holm"] >= tuned["p_value"]).all()
+
+
+# Extremes
+
+
+@pytest.mark.parametrize("head", list(HEADS))
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+def test_every_head_stays_finite_on_tiny_and_huge_rewards(head: str, scale: float) -> None:
+    policies = [f"{score} | {head}" for score in ("centred_ucb", "ucb")]
+    arms = f"gaussian(k=5, scale={scale}, sigma={scale})"
+    result = run_regret(arms, policies, 40, 16, engine="torch", dtype="float32")
+    assert np.isfinite(result.regret).all()
+    assert (result.pulls.sum(axis=1) == 40).all()
+
+
+def test_a_million_steps_stay_finite() -> None:
+    result = run_regret("bernoulli(k=3)", [SOFTMAX, S_TAU], 1_000_000, 16, checkpoints=[1000, 1_000_000])
+    assert np.isfinite(result.regret).all()
+    assert (result.pulls.sum(axis=1) == 1_000_000).all()
+    assert (result.regret[:, 1] >= result.regret[:, 0]).all()
