@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
+from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
 from stau_rl.kernels.philox import MAX_ARMS
 
 LOG2_E = math.log2(math.e)
@@ -114,6 +114,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     Raises:
         EngineError: the policy, its score or its head has no device function, or there are too many arms or steps.
     """
+    check_float32(policy, arms)
     if arms.arms > MAX_ARMS:
         raise EngineError(f"at most {MAX_ARMS} arms have random streams, got {arms.arms}; no engine runs more")
     if horizon > MAX_HORIZON:

@@ -1,10 +1,11 @@
 """The regret benchmark: policies x arms x horizon x instances x seed -> regrets at checkpoints."""
 
+import os
 import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,12 @@ def run_regret(
             an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
     """
     arms = parse_arms(arms) if isinstance(arms, str) else arms
+    if not isinstance(arms, Arms):
+        raise ValueError(f"arms must be a text or Arms, got {arms!r}")
+    if not isinstance(device, str):
+        raise ValueError(f"device must be a text such as 'cpu' or 'cuda:0', got {device!r}")
+    if resume and out is None:
+        raise ValueError("resume needs out, the directory of the run to continue")
     parsed = _check_policies(policies)
     horizon = _check_count("horizon", horizon, MAX_HORIZON)
     instances = _check_count("instances", instances, MAX_INSTANCES)
@@ -87,13 +94,19 @@ def run_regret(
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:
         raise ValueError(f"baseline {base!r} is not among the policies ({'; '.join(names)}); add it to them")
+    _check_memory(len(names), arms.size, instances, len(steps), horizon)
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
     spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
     run = None if out is None else RunDirectory.open(out, spec, resume)
     try:
+        if run is not None:
+            # What a resumed run says of commit, versions and device stays what it said at first.
+            spec = run.spec if baseline is None else run.spec | {"baseline": base}
         if run is not None and run.finished:
-            return run.load()
+            found = run.load()
+            found.spec["baseline"] = spec["baseline"]
+            return found
         result = _play(arms, parsed, choices, spec, run, report)
         if run is not None:
             run.finish(result)
@@ -283,9 +296,22 @@ def _device_name(choices: list[Choice]) -> str:
     return torch.cuda.get_device_name(device)
 
 
+def _check_memory(policies: int, arms: int, instances: int, checkpoints: int, horizon: int) -> None:
+    """Refuse a result that this machine cannot hold, before anything is written."""
+    pulls = 4 if horizon <= np.iinfo(np.int32).max else 8
+    needed = instances * (policies * (9 * checkpoints + pulls * arms + 8) + 8)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise ValueError(
+            f"{instances} instances of {policies} policies at {checkpoints} checkpoints need {needed / 2**30:.3g} GiB "
+            f"for their result, this machine has {memory / 2**30:.3g}; ask for fewer"
+        )
+
+
 def _check_policies(policies: Sequence[str | Policy]) -> list[Policy]:
-    if isinstance(policies, (str, Policy)):
-        raise ValueError(f"policies must be a list, got {policies!r}")
+    if isinstance(policies, (str, Policy)) or not isinstance(policies, Iterable):
+        raise ValueError(f"policies must be a list of texts or Policy objects, got {policies!r}")
+    policies = list(policies)
     if not policies:
         raise ValueError("policies must name at least one policy, got none")
     parsed = [parse_policy(policy) if isinstance(policy, str) else policy for policy in policies]
@@ -308,6 +334,8 @@ def _check_count(name: str, value: int, largest: int) -> int:
 def _check_checkpoints(checkpoints: Sequence[int] | None, horizon: int) -> list[int]:
     if checkpoints is None:
         return default_checkpoints(horizon)
+    if isinstance(checkpoints, str) or not isinstance(checkpoints, Iterable):
+        raise ValueError(f"checkpoints must be a list of steps, got {checkpoints!r}")
     steps = sorted({_check_count("every checkpoint", step, horizon) for step in checkpoints})
     if not steps:
         raise ValueError("checkpoints must name at least one step, got none")
