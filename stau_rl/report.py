@@ -115,7 +115,7 @@ def interval(value: float, low: float, high: float, form: str = "", signed: bool
         return f"{value:{sign}{form or '.1f'}}"
     if not form:
         width = high - low
-        form = f".{min(4, max(1, 1 - math.floor(math.log10(width))))}f" if 0.0 < width < math.inf else ".1f"
+        form = f".{min(4, max(1, -math.floor(math.log10(width))))}f" if 0.0 < width < math.inf else ".1f"
     return f"{value:{sign}{form}} [{low:{sign}{form}}, {high:{sign}{form}}]"
 
 
