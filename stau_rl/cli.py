@@ -8,6 +8,14 @@ MISUSE, STOPPED = 2, 130
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit code 2 and one line on standard error for a user's mistake."""
+    from stau_rl.ranks import current_ranks, one_voice
+
+    ranks = current_ranks()
+    with one_voice(ranks):
+        _run(sys.argv[1:] if arguments is None else arguments, shared=ranks.size > 1)
+
+
+def _run(arguments: Sequence[str], shared: bool) -> None:
     import tyro
 
     from stau_rl.cli_heads import Calibrate, Heads
@@ -15,7 +23,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from stau_rl.cli_speed import Speed
     from stau_rl.cli_study import Study
 
-    arguments = sys.argv[1:] if arguments is None else arguments
     if list(arguments) == ["--version"]:
         from stau_rl import __version__
 
@@ -28,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         args=arguments,
     )
     try:
+        if shared and not isinstance(command, Regret):
+            raise ValueError("only stau-rl regret shares its work among processes; run the others without torchrun")
         command.run()
     except KeyboardInterrupt as stop:
         print(f"stopped{stop.args[0] if stop.args else command.after_stop}", file=sys.stderr)

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,6 +72,7 @@ class Regret:
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import progress_bar
+        from stau_rl.ranks import current_ranks
         from stau_rl.regret import run_regret
         from stau_rl.report import render
 
@@ -78,11 +80,15 @@ class Regret:
         policies = list(self.policy or HEADLINE_POLICIES)
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
-        load_plugins(self.plugin)
+        ranks = current_ranks()
+        ranks.together(partial(load_plugins, self.plugin))
         if self.out == Path():
             raise ValueError("--out must name a directory, got an empty name or the current directory")
-        out = self.out or Path("runs") / time.strftime(f"regret-%Y%m%d-%H%M%S-{os.getpid()}")
-        arms = self._arms()
+        default = Path("runs") / time.strftime(f"regret-%Y%m%d-%H%M%S-{os.getpid()}")
+        out = self.out or ranks.by_first(lambda: default)
+        found: list[str | Arms] = []
+        ranks.together(lambda: found.append(self._arms()))
+        arms = found[0]
         console = wide_console()
         try:
             with progress_bar(len(policies)) as report:

@@ -28,6 +28,24 @@ class DirectoryLock:
         """Whether this object holds the lock."""
         return self._descriptor is not None
 
+    def held_elsewhere(self) -> bool:
+        """Whether another process, or another object in this one, holds the lock; nothing is created or taken.
+
+        Raises:
+            OSError: the file is there and cannot be opened.
+        """
+        try:
+            descriptor = os.open(self._directory / LOCK, os.O_RDWR)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
     def take(self) -> None:
         """Take the lock, or raise at once.
 

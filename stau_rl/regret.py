@@ -5,7 +5,8 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from stau_rl.burnetas_katehakis import regret_constant
 from stau_rl.commit import current_commit
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
 from stau_rl.heads import Head
-from stau_rl.kernels.contract import ArmTable
+from stau_rl.identity import first_difference, identity
 from stau_rl.kernels.engines import Choice, choose_engine
-from stau_rl.kernels.philox import ARM_MEAN, open_uniform, split_seed, words
+from stau_rl.kernels.philox import split_seed
+from stau_rl.parts import Plan, Report, arm_table, collect_shares, play_share, timing
 from stau_rl.plugin import plugin_hashes
+from stau_rl.ranks import Ranks, current_ranks
 from stau_rl.result import RegretResult
 from stau_rl.rundir import RunDirectory
 
@@ -31,9 +34,6 @@ ARM_STEPS_PER_PART = 2 * 10**8
 SMALLEST_PART, LARGEST_PART = 1024, 65536
 MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
 PER_DECADE = 8
-
-Report = Callable[[str, int, int], None]
-"""Called with a policy's text, the instance-steps it has done and all it has to do."""
 
 
 def run_regret(
@@ -53,6 +53,8 @@ def run_regret(
 ) -> RegretResult:
     """Play every policy on the same instances with the same luck.
 
+    Under torchrun the processes share the work (`stau_rl.ranks`): all make the same call, and all get the result.
+
     Args:
         arms: such as `bernoulli(k=10)`; text or `Arms`.
         policies: such as `centred_ucb | s_tau(tau=5)` or `thompson`; texts or `Policy`, all different.
@@ -62,8 +64,9 @@ def run_regret(
         checkpoints: steps in [1, T] at which regrets are kept; by default about eight per decade and T.
         baseline: the policy that differences are taken from; by default the first. It must be among `policies`.
         engine: `triton`, `numba`, `torch` or `auto`, which takes for each policy the first that runs it.
-        device: `cpu`, `cuda`, `cuda:N` or `auto`.
-        out: a run directory to fill; it must not exist, be empty, or hold this same run.
+        device: `cpu`, `cuda`, `cuda:N` or `auto`. Processes that share a run take the devices of `cuda` in turn.
+        out: a run directory to fill; it must not exist, be empty, or hold this same run. Processes that share a run
+            need one that all of them see.
         resume: continue (or just load) the run in `out`.
         dtype: type of the scores, `float32`, `float64` or `auto`, the engine's own.
         report: called as the work goes on.
@@ -74,14 +77,58 @@ def run_regret(
     Raises:
         ValueError: for an argument out of range, text that does not parse, a schedule that is not legal at every step,
             an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
+        ConnectionError: a process that shares the run has ended.
     """
+    ranks = current_ranks()
+    if ranks.size > 1 and out is None:
+        raise ValueError(f"{ranks.size} processes share this run and need out, a directory that all of them see")
+    if resume and out is None:
+        raise ValueError("resume needs out, the directory of the run to continue")
+    plans: list[Plan] = []
+
+    def prepare() -> dict[str, Any]:
+        plans.append(_plan(arms, policies, horizon, instances, seed, checkpoints, baseline, engine, device, dtype))
+        return identity(plans[0].spec)
+
+    _check_same(ranks.together(prepare))
+    plan = plans[0]
+    run = None if out is None else _open(out, plan.spec, resume, ranks)
+    try:
+        if run is not None:
+            # What a resumed run says of commit, versions and device stays what it said at first.
+            spec = run.spec if baseline is None else run.spec | {"baseline": plan.spec["baseline"]}
+            plan = replace(plan, spec=spec)
+        if run is not None and run.finished:
+            found = run.load()
+            found.spec["baseline"] = plan.spec["baseline"]
+            return found
+        result = _play(plan, run, ranks, report)
+        if result is None:
+            assert run is not None
+            return run.load()
+        return result
+    finally:
+        if run is not None:
+            run.close()
+
+
+def _plan(
+    arms: str | Arms,
+    policies: Sequence[str | Policy],
+    horizon: int,
+    instances: int,
+    seed: int,
+    checkpoints: Sequence[int] | None,
+    baseline: str | Policy | None,
+    engine: str,
+    device: str,
+    dtype: str,
+) -> Plan:
     arms = parse_arms(arms) if isinstance(arms, str) else arms
     if not isinstance(arms, Arms):
         raise ValueError(f"arms must be a text or Arms, got {arms!r}")
     if not isinstance(device, str):
         raise ValueError(f"device must be a text such as 'cpu' or 'cuda:0', got {device!r}")
-    if resume and out is None:
-        raise ValueError("resume needs out, the directory of the run to continue")
     parsed = _check_policies(policies)
     horizon = _check_count("horizon", horizon, MAX_HORIZON)
     instances = _check_count("instances", instances, MAX_INSTANCES)
@@ -98,126 +145,71 @@ def run_regret(
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
     spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
-    run = None if out is None else RunDirectory.open(out, spec, resume)
+    return Plan(arms, parsed, choices, spec, part_size(arms.size, horizon))
+
+
+def _check_same(identities: list[dict[str, Any]]) -> None:
+    """Refuse processes that would play different runs."""
+    for rank, other in enumerate(identities):
+        difference = first_difference(identities[0], other)
+        if difference:
+            where, here, there = difference
+            raise ValueError(f"processes must share one run, but {where} is {here} in process 0 and {there} in {rank}")
+
+
+def _open(out: str | Path, spec: dict[str, Any], resume: bool, ranks: Ranks) -> RunDirectory:
+    """Have rank 0 take the directory and the others join it."""
+    runs: list[RunDirectory] = []
+
+    def take() -> None:
+        runs.append(RunDirectory.open(out, spec, resume))
+
+    def join() -> None:
+        if not ranks.first:
+            runs.append(RunDirectory.join(out, spec))
+
     try:
-        if run is not None:
-            # What a resumed run says of commit, versions and device stays what it said at first.
-            spec = run.spec if baseline is None else run.spec | {"baseline": base}
-        if run is not None and run.finished:
-            found = run.load()
-            found.spec["baseline"] = spec["baseline"]
-            return found
-        result = _play(arms, parsed, choices, spec, run, report)
-        if run is not None:
-            run.finish(result)
-        return result
-    finally:
-        if run is not None:
+        ranks.by_first(take)
+        ranks.together(join)
+    except BaseException:
+        for run in runs:
             run.close()
+        raise
+    return runs[0]
 
 
-def _play(
-    arms: Arms,
-    policies: list[Policy],
-    choices: list[Choice],
-    spec: dict[str, Any],
-    run: RunDirectory | None,
-    report: Report | None,
-) -> RegretResult:
-    horizon, instances, seed = spec["horizon"], spec["instances"], spec["seed"]
-    steps = np.asarray(spec["checkpoints"], dtype=np.int64)
-    part = part_size(arms.size, horizon)
-    fixed = arm_table(arms, seed, 0, instances) if arms.fixed_means is not None else None
-    best_mean = np.empty(instances)
-    result: RegretResult | None = None
+def _play(plan: Plan, run: RunDirectory | None, ranks: Ranks, report: Report | None) -> RegretResult | None:
+    """Play this rank's parts; on rank 0 also put all together and write the files. None on other ranks."""
     started = time.perf_counter()
-    seconds = dict.fromkeys(spec["policies"], 0.0)
-    compiling = dict.fromkeys(spec["policies"], 0.0)
-    replayed = dict.fromkeys(spec["policies"], 0)
-    for first in range(0, instances, part):
-        table = arm_table(arms, seed, first, min(part, instances - first))
-        best_mean[first : first + table.instances] = table.means.max(axis=0)
-    result = RegretResult.allocate(spec, best_mean, arms.size, regret_constant(fixed) if fixed is not None else None)
-    for policy, choice, text in zip(policies, choices, spec["policies"], strict=True):
-        done = 0
+    result = _allocate(plan) if ranks.first else None
+    work = ranks.together(lambda: play_share(plan, run, ranks, result, report))
 
-        def advance(count: int, text: str = text) -> None:
-            nonlocal done
-            done += count
-            if report is not None:
-                report(text, done, horizon * instances)
+    def finish() -> None:
+        assert result is not None
+        result.timing.update(
+            **timing(plan, work),
+            total_seconds=time.perf_counter() - started,
+            peak_memory_mib=peak_memory_mib(),
+            host=platform.node(),
+        )
+        if run is not None:
+            collect_shares(plan, run, ranks, result)
+            run.finish(result)
 
-        for first in range(0, instances, part):
-            size = min(part, instances - first)
-            block = run.read_part(text, first, size) if run is not None else None
-            if block is None:
-                if choice.engine.compiles and not replayed[text]:
-                    compiling[text] = _compile(policy, choice, arms)
-                begun = time.perf_counter()
-                block = choice.engine.simulate(
-                    policy,
-                    arm_table(arms, seed, first, size),
-                    seed=seed,
-                    first_instance=first,
-                    horizon=horizon,
-                    checkpoints=steps,
-                    dtype=choice.dtype,
-                    device=choice.device,
-                    progress=advance,
-                )
-                seconds[text] += time.perf_counter() - begun
-                replayed[text] += size
-                if run is not None:
-                    run.write_part(text, first, block)
-            else:
-                advance(horizon * size)
-            result.put(text, first, block)
-    result.timing.update(
-        seconds=seconds,
-        compile_seconds=compiling,
-        arm_steps_per_second={
-            text: replayed[text] * arms.size * horizon / seconds[text] for text in seconds if seconds[text] > 0
-        },
-        total_seconds=time.perf_counter() - started,
-        peak_memory_mib=peak_memory_mib(),
-        host=platform.node(),
-    )
+    ranks.by_first(finish)
     return result
 
 
-def _compile(policy: Policy, choice: Choice, arms: Arms) -> float:
-    """Seconds that one step on one instance takes, so that compiling does not count as playing."""
-    begun = time.perf_counter()
-    choice.engine.simulate(
-        policy,
-        arm_table(arms, 0, 0, 1),
-        seed=0,
-        first_instance=0,
-        horizon=1,
-        checkpoints=np.ones(1, dtype=np.int64),
-        dtype=choice.dtype,
-        device=choice.device,
-    )
-    return time.perf_counter() - begun
-
-
-def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> ArmTable:
-    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1."""
-    fixed = arms.fixed_means
-    if fixed is not None:
-        means = fixed[:, None]
-    else:
-        numbers = first_instance + np.arange(instances, dtype=np.int64)
-        index = np.arange(arms.size, dtype=np.int64)[:, None]
-        means = arms.mean_quantile(open_uniform(words(seed, numbers, index, ARM_MEAN)[0]))
-    return ArmTable(
-        kind=arms.reward_kind,
-        means=means,
-        sigma=arms.noise,
-        values=arms.values,
-        offsets=arms.offsets,
-        binary=arms.binary,
-        instances=instances,
+def _allocate(plan: Plan) -> RegretResult:
+    """A result that waits for its blocks."""
+    instances, seed = plan.spec["instances"], plan.spec["seed"]
+    best_mean = np.empty(instances)
+    for first in range(0, instances, plan.part):
+        table = arm_table(plan.arms, seed, first, min(plan.part, instances - first))
+        best_mean[first : first + table.instances] = table.means.max(axis=0)
+    fixed = arm_table(plan.arms, seed, 0, instances) if plan.arms.fixed_means is not None else None
+    return RegretResult.allocate(
+        plan.spec, best_mean, plan.arms.size, regret_constant(fixed) if fixed is not None else None
     )
 
 

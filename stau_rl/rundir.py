@@ -7,6 +7,7 @@ process may be killed at any moment and resumed to the same bytes.
 
 import hashlib
 import json
+import platform
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ ARRAYS = ("regret", "optimal", "late_optimal", "pulls", "reward_sums")
 class RunDirectory:
     """The directory of one run; made by `open`, released by `close` or by leaving a `with` block.
 
+    Processes that share the run of one that has opened it `join`: they read and write parts, and nothing else.
+
     Attributes:
         path: the directory.
         spec: the spec of the run.
@@ -45,6 +48,7 @@ class RunDirectory:
         self.path, self.spec = path, spec
         self.finished = all((path / name).is_file() for name in (SPEC, *FINAL_FILES))
         self._lock = DirectoryLock(path)
+        self._joined = False
 
     @classmethod
     def open(cls, path: str | Path, spec: dict[str, Any], resume: bool = False) -> "RunDirectory":
@@ -89,6 +93,33 @@ class RunDirectory:
                     with suppress(OSError):
                         directory.rmdir()
                 raise
+        return run
+
+    @classmethod
+    def join(cls, path: str | Path, spec: dict[str, Any]) -> "RunDirectory":
+        """Take part in a run that another process has opened and holds; the lock stays with that process.
+
+        Args:
+            path: the directory.
+            spec: the same spec.
+
+        Returns:
+            The directory, for reading and writing parts as long as the other process holds it.
+
+        Raises:
+            ValueError: the directory is not there, holds another run, or nobody holds an unfinished one.
+        """
+        run = cls(Path(path), spec)
+        with _explained(run.path):
+            run._check(resume=True)
+            if not (run.path / SPEC).exists():
+                raise ValueError(
+                    f"run directory {run.path} is not to be seen on host {platform.node()}; "
+                    "processes that share a run need a directory that all of them see"
+                )
+            run._joined = True
+            if not run.finished:
+                run._need_lock()
         return run
 
     def has_part(self, policy: str, first_instance: int, instances: int | None = None) -> bool:
@@ -139,8 +170,8 @@ class RunDirectory:
         Raises:
             ValueError: the directory cannot be written, or is not held.
         """
-        self._need_lock()
         with _explained(self.path):
+            self._need_lock()
             path = self._part(policy, first_instance)
             path.parent.mkdir(exist_ok=True)
             # Through a file object: given a name, numpy appends a suffix of its own.
@@ -164,6 +195,8 @@ class RunDirectory:
             raise ValueError(f"the result is of another spec than {self.path}: {where} is {there}, not {here}")
         if self.finished:
             return
+        if self._joined:
+            raise ValueError(f"run directory {self.path} is finished by the process that opened it")
         self._need_lock()
         with _explained(self.path):
             write_result(self.path, result)
@@ -197,7 +230,10 @@ class RunDirectory:
         return self.path / PARTS / f"{name}-{first_instance:015d}.npz"
 
     def _need_lock(self) -> None:
-        if not self._lock.held:
+        if self._joined:
+            if not self._lock.held_elsewhere():
+                raise ValueError(f"run directory {self.path} is no longer held by the process that opened it")
+        elif not self._lock.held:
             raise ValueError(f"run directory {self.path} is not held by this process (finished or closed)")
 
     def _check(self, resume: bool) -> None:
