@@ -166,6 +166,9 @@ def one_voice(ranks: Ranks) -> Iterator[None]:
         sys.stderr.flush()
         with suppress(ConnectionError):
             ranks.meet(LAST_WORD_SECONDS)
+            if not ranks.first:
+                # Rank 0 does not come a second time: its end ends the wait, so its exit code is the one that counts.
+                ranks.meet(LAST_WORD_SECONDS)
         raise
 
 
