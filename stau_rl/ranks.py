@@ -11,7 +11,6 @@ process that ends, however it ends; so a part may take hours, and the end of a p
 """
 
 import os
-import pickle
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -81,7 +80,6 @@ class Ranks:
         value, error = None, None
         try:
             value = action()
-            pickle.dumps(value)
         except (ValueError, OSError) as caught:
             error = caught
         answers = self._gather((value, None if error is None else str(error)))

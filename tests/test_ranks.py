@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from stau_rl import regret
 from stau_rl.kernels.contract import Block
+from stau_rl.parts import Work, timing
 from stau_rl.ranks import Ranks, current_ranks
 from stau_rl.regret import run_regret
 from stau_rl.rundir import RunDirectory
@@ -134,6 +136,25 @@ def test_the_environment_says_who_shares() -> None:
         current_ranks(torchrun | {"RANK": "one"})
 
 
+def test_processes_take_the_devices_of_their_host_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [Ranks(4 + local, 8, local).device("cuda") for local in range(3)] == ["cuda:0", "cuda:1", "cuda:0"]
+    assert Ranks(1, 2, 1).device("cuda:0") == "cuda:0"
+    assert Ranks(1, 2, 1).device("cpu") == "cpu"
+
+
+def test_timing_is_the_longest_time_and_the_sum_of_speeds() -> None:
+    plan = regret._plan("bernoulli(k=2)", ["random"], 10, 7, 0, None, None, "torch", "cpu", "auto")
+    both = timing(plan, [{"random": Work(2.0, 0.0, 4)}, {"random": Work(1.0, 0.5, 3)}, {"random": Work()}])
+    # Two arms x ten steps: 4 x 20 / 2 s + 3 x 20 / 1 s.
+    assert both["arm_steps_per_second"] == {"random": 40.0 + 60.0}
+    assert (both["seconds"], both["compile_seconds"]) == ({"random": 2.0}, {"random": 0.5})
+    assert both["processes"] == 3
+    assert "processes" not in timing(plan, [{"random": Work(2.0, 0.0, 7)}])
+
+
 def test_a_process_alone_needs_no_group() -> None:
     assert Ranks().together(lambda: 3) == [3]
     assert Ranks().by_first(lambda: 4) == 4
@@ -160,8 +181,6 @@ def test_join_needs_a_holder(tmp_path: Path, alone: Path) -> None:
 
 
 def _block() -> Block:
-    import numpy as np
-
     return Block(
         regret=np.zeros((1, 3)),
         optimal=np.zeros((1, 3), dtype=bool),
