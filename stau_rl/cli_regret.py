@@ -109,6 +109,8 @@ class Regret:
             raise KeyboardInterrupt(
                 f"; what is finished is kept: repeat the command with --out {out} --resume to go on"
             ) from None
+        if not ranks.first:
+            return
         spec = result.spec
         if "means" in spec:
             labels = zip(spec["arm_labels"], spec["means"], strict=True)

@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 # What torchrun sets; a process that lacks one of them works alone.
 NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-FOREVER = timedelta(days=10_000)
+START, FOREVER = timedelta(minutes=5), timedelta(days=10_000)
 POLL_SECONDS = 0.02
 LAST_WORD_SECONDS = 20.0
 LOST = "another process of this run has ended; what is finished is kept: repeat the command with --resume to go on"
@@ -104,8 +104,9 @@ class Ranks:
         import torch
         import torch.distributed as dist
 
+        group = _group()
         with _lost_rank():
-            work = dist.all_reduce(torch.zeros(1), group=_group(), async_op=True)
+            work = dist.all_reduce(torch.zeros(1), group=group, async_op=True)
             # Asked again and again rather than waited for inside the library, where no signal would be heard.
             until = time.monotonic() + seconds
             while not work.is_completed() and time.monotonic() < until:
@@ -175,9 +176,13 @@ def _group() -> Any:
     """A gloo group of all processes; made once, beside whatever group a caller's script has made."""
     import torch.distributed as dist
 
-    if not dist.is_initialized():
-        dist.init_process_group("gloo")
-    return dist.new_group(backend="gloo", timeout=FOREVER)
+    try:
+        if not dist.is_initialized():
+            dist.init_process_group("gloo", timeout=START)
+        return dist.new_group(backend="gloo", timeout=FOREVER)
+    except RuntimeError as error:
+        reason = str(error).partition("\n")[0]
+        raise ConnectionError(f"the processes of this run have not found one another: {reason}") from error
 
 
 @contextmanager
