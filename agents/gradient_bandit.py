@@ -66,7 +66,8 @@ class GradientBandit(Policy):
 
     def choose(self, state: "State", draws: "Draws") -> Tensor:
         """The arm each instance pulls, int64 [instances]."""
-        state.own["weights"] = self.head.unchecked_log_weights(state.own["preferences"], dim=0).exp()
+        head = self.head.at(state.step + 1)
+        state.own["weights"] = head.unchecked_log_weights(state.own["preferences"], dim=0).exp()
         return inverse_cdf(state.own["weights"], draws.action(state.step))
 
     def learn(self, state: "State", arms: Tensor, rewards: Tensor) -> None:
@@ -78,6 +79,6 @@ class GradientBandit(Policy):
             baseline = (state.total - rewards) / state.step
         preferences = state.own["preferences"]
         chosen = torch.zeros_like(preferences).scatter_(0, arms[None], 1.0)
-        slope = self.head.slope(preferences)
+        slope = self.head.at(state.step + 1).slope(preferences)
         advantage = (self.alpha * (rewards - baseline)).to(preferences.dtype)
         state.own["preferences"] = preferences + advantage * slope * (chosen - state.own["weights"])

@@ -39,7 +39,8 @@ class Pipe(Policy):
         """The arm each instance pulls, int64 [instances]."""
         # Ties of an argmax are decided on the statistics themselves, so in float64 whatever the engine's dtype.
         dtype = torch.float64 if isinstance(self.head, Argmax) else state.dtype
-        weights = self.head.unchecked_log_weights(self.score.values(state, dtype), dim=0).exp()
+        head = self.head.at(state.step + 1)
+        weights = head.unchecked_log_weights(self.score.values(state, dtype), dim=0).exp()
         return inverse_cdf(weights, draws.action(state.step))
 
     def __str__(self) -> str:

@@ -48,14 +48,18 @@ class Thompson(Policy):
             if value is not None and not 0.0 < value < math.inf:
                 raise ValueError(f"thompson: {name} must be finite and > 0, got {value!r}")
 
-    def choose(self, state: "State", draws: "Draws") -> Tensor:
-        """The arm each instance pulls, int64 [instances]."""
+    def posterior_draws(self, state: "State", draws: "Draws") -> Tensor:
+        """A draw from the posterior of each arm's mean, float64 [arms, instances]."""
         if state.table.binary:
             successes = state.sums
             failures = state.counts - state.sums
-            return beta_draws(1.0 + successes, 1.0 + failures, partial(draws.private, state.step)).argmax(0)
+            return beta_draws(1.0 + successes, 1.0 + failures, partial(draws.private, state.step))
         precision = noise_precision(self.sigma, state.table)
         posterior = self.prior_sd**-2 + state.counts * precision
         centre = (self.prior_mean * self.prior_sd**-2 + state.sums * precision) / posterior
         normal = torch.special.ndtri(open_uniform(draws.private(state.step)[0]))
-        return (centre + normal * posterior.rsqrt()).argmax(0)
+        return centre + normal * posterior.rsqrt()
+
+    def choose(self, state: "State", draws: "Draws") -> Tensor:
+        """The arm each instance pulls, int64 [instances]."""
+        return self.posterior_draws(state, draws).argmax(0)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 PARQUET = (".parquet", ".pq")
+CSV_ROWS = 1 << 18
 
 
 def read_observations(
@@ -51,15 +52,9 @@ def _read(file: str, arm: str, reward: str) -> "pd.DataFrame":
         if parquet:
             import pyarrow.parquet
 
-            columns = list(pyarrow.parquet.read_schema(path).names)
-        else:
-            columns = list(pd.read_csv(path, nrows=0).columns)
-        for column in (arm, reward):
-            if column not in columns:
-                raise ValueError(f"rewards file {file!r} has no column {column!r}; it has {', '.join(columns)}")
-        if parquet:
+            _check_columns(list(pyarrow.parquet.read_schema(path).names), file, arm, reward)
             return pd.read_parquet(path, columns=[arm, reward])
-        return pd.read_csv(path, usecols=[arm, reward], dtype=str, keep_default_na=False)
+        return _read_csv(path, file, arm, reward)
     except pd.errors.EmptyDataError:
         raise ValueError(f"rewards file {file!r} is empty") from None
     except (OSError, pd.errors.ParserError, UnicodeDecodeError, ImportError) as error:
@@ -70,9 +65,35 @@ def _read(file: str, arm: str, reward: str) -> "pd.DataFrame":
         raise
 
 
+def _read_csv(path: Path, file: str, arm: str, reward: str) -> "pd.DataFrame":
+    import pandas as pd
+
+    # Read whole lines, header included: told which columns to use, pandas passes over lines with too many fields.
+    kept: list[pd.DataFrame] = []
+    with pd.read_csv(path, header=None, dtype=str, keep_default_na=False, chunksize=CSV_ROWS) as chunks:
+        for chunk in chunks:
+            if not kept:
+                columns = chunk.iloc[0].tolist()
+                _check_columns(columns, file, arm, reward)
+                places = [columns.index(arm), columns.index(reward)]
+            kept.append(chunk[places])
+    table = pd.concat(kept, ignore_index=True).iloc[1:]
+    return table.set_axis([arm, reward], axis="columns")
+
+
+def _check_columns(columns: list[str], file: str, arm: str, reward: str) -> None:
+    for column in (arm, reward):
+        if column not in columns:
+            raise ValueError(f"rewards file {file!r} has no column {column!r}; it has {', '.join(columns)}")
+        if columns.count(column) > 1:
+            raise ValueError(f"rewards file {file!r} has two columns {column!r}")
+
+
 def _numbers(column: "pd.Series", file: str, name: str) -> NDArray[np.float64]:
     import pandas as pd
 
+    if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
+        raise ValueError(f"column {name!r} in {file!r} must hold numbers, got {column.dtype}")
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):

@@ -233,14 +233,16 @@ def load_loop(spec: Specialisation) -> Callable[..., None]:
 def _device_code(spec: Specialisation) -> str | None:
     """Everything besides the text that the machine code depends on; None if some of it is in no file."""
     files = {Path(__file__).with_name(f"{name}.py") for name in DEVICE_MODULES}
+    origin: str | None = ""
     if spec.head is not None:
         head = DEVICE_HEADS[spec.head]
+        origin = head.origin
         # A head that was registered from elsewhere brings its own file.
         functions = (head.log2_weight, head.slope, head.base)
         files |= {Path(inspect.getfile(function.py_func)) for function in functions if function is not None}  # type: ignore[attr-defined]
-    if not all(file.is_file() for file in files):
+    if origin is None or not all(file.is_file() for file in files):
         return None
-    return "".join(file.read_text() for file in sorted(files)) + numba.__version__
+    return "".join(file.read_text() for file in sorted(files)) + origin + numba.__version__
 
 
 def _cache_folder() -> Path | None:

@@ -21,6 +21,7 @@ from stau_rl.kernels.numba_math import (
     logistic2,
     softplus2,
 )
+from stau_rl.schedule import Schedule
 
 NEVER = -1e30
 # Below it, eps cannot be added in float32 without losing the tail it is added to.
@@ -37,12 +38,15 @@ class DeviceHead:
         slope: `(score, p, q) -> d ln f / d score`, which a gradient bandit needs; None if there is none.
         base: `(score, p, q) -> f(score)^(1 / p)`, up to a constant, where f is a p-th power; small whole p
             are then multiplied out. A row whose largest base is below 1e-37 counts as all zero: uniform.
+        origin: text that changes whenever the code does, for functions whose own files do not tell; None if there is
+            none, so that machine code must not be kept on disk.
     """
 
     log2_weight: Callable[..., Any]
     parameters: int
     slope: Callable[..., Any] | None = None
     base: Callable[..., Any] | None = None
+    origin: str | None = ""
 
 
 @device
@@ -145,8 +149,29 @@ DEVICE_HEADS: dict[str, DeviceHead] = {
 }
 
 
-def bind_head(head: Any) -> tuple[str, float, float]:
-    """Registry key and the two run-time parameters of a head.
+@dataclass(frozen=True, slots=True)
+class BoundHead:
+    """A head as the compiled loop takes it.
+
+    Attributes:
+        key: its name in `DEVICE_HEADS`, or None for a policy without one.
+        p, q: its parameters; 0 where it has fewer or where a schedule stands.
+        schedules: the schedules of p and q, None for a constant.
+    """
+
+    key: str | None
+    p: float = 0.0
+    q: float = 0.0
+    schedules: tuple[Schedule | None, Schedule | None] = (None, None)
+
+    @property
+    def device(self) -> DeviceHead | None:
+        """The head's compiled code."""
+        return None if self.key is None else DEVICE_HEADS[self.key]
+
+
+def bind_head(head: Any, horizon: int) -> BoundHead:
+    """Registry key and the two run-time parameters of a head in a run of `horizon` steps.
 
     Raises:
         EngineError: the head has no device code here.
@@ -155,8 +180,24 @@ def bind_head(head: Any) -> tuple[str, float, float]:
     if name not in DEVICE_HEADS:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
         raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
-    parameters = [float(getattr(head, field.name)) for field in fields(head) if field.name != "name"]
-    p, q = [*parameters, 0.0, 0.0][:2]
-    if name == "s_tau" and q < TINY_EPS:
-        return "s_tau_tail", p, math.log2(q / math.log(2.0)) if q > 0.0 else NEVER
-    return name, p, q
+    values = [getattr(head, field.name) for field in fields(head) if field.name != "name"]
+    values = [*values, 0.0, 0.0][:2]
+    changing = tuple(value if isinstance(value, Schedule) else None for value in values)
+    p, q = (0.0 if isinstance(value, Schedule) else float(value) for value in values)
+    if name == "s_tau" and changing[1] is not None:
+        if _smallest(changing[1], horizon) < TINY_EPS:
+            raise EngineError(
+                f"the numba engine takes a schedule of eps only where it stays above {TINY_EPS:g}, got "
+                f"eps={changing[1]}; engine='torch' runs it"
+            )
+    elif name == "s_tau" and q < TINY_EPS:
+        name, q = "s_tau_tail", math.log2(q / math.log(2.0)) if q > 0.0 else NEVER
+    return BoundHead(name, p, q, (changing[0], changing[1]))
+
+
+def _smallest(schedule: Schedule, horizon: int) -> float:
+    """Least value of a schedule in a run, a piece at a time."""
+    piece = 1 << 16
+    return min(
+        float(schedule.steps(first, min(first + piece - 1, horizon)).min()) for first in range(1, horizon + 1, piece)
+    )

@@ -24,6 +24,8 @@ WORK = 1e8
 PIECES = 8
 # Bytes of state held at once.
 STATE_BYTES = 96 * 2**20
+# Steps of one call where parameters change with t, as their values are held in memory.
+SCHEDULED_STEPS = 1 << 16
 CACHE_LINE = 64
 
 
@@ -85,10 +87,23 @@ def simulate(
             blocks, rows = len(state["count"]), [state[name] for name in ROWS]
             piece = max(1, blocks // (PIECES * threads))
             steps = max(2, int(WORK / (plan.cost * arms.arms * piece * lanes)))
+            if any(plan.schedules):
+                steps = min(steps, SCHEDULED_STEPS)
             for begin in range(0, horizon, steps):
                 end = min(begin + steps, horizon)
                 due = int(np.searchsorted(checkpoints, begin, "right"))
-                shared = (begin, end, *keys, first, late, checkpoints, due, parameters, *table)
+                shared = (
+                    begin,
+                    end,
+                    *keys,
+                    first,
+                    late,
+                    checkpoints,
+                    due,
+                    parameters,
+                    *table,
+                    _scheduled(plan, begin, end),
+                )
                 pieces = [(low, min(low + piece, blocks)) for low in range(0, blocks, piece)]
                 calls = [pool.submit(play, bounds, *shared, *rows) for bounds in pieces]
                 try:
@@ -102,6 +117,17 @@ def simulate(
                         call.cancel()
             _collect(result, state, arms.arms, lanes, start, stop)
     return result
+
+
+def _scheduled(plan: Plan, begin: int, end: int) -> NDArray[np.float64]:
+    """p and q at steps begin, ..., end - 1 (t is one more), float64 [2, steps]; empty if both are constant."""
+    if not any(plan.schedules):
+        return np.empty((2, 0))
+    pairs = zip(plan.schedules, plan.parameters[:2], strict=True)
+    rows = [np.full(end - begin, value) if s is None else s.steps(begin + 1, end) for s, value in pairs]
+    if not np.isfinite(rows).all():
+        raise ValueError(f"a schedule is not finite between t = {begin + 1} and {end}")
+    return np.stack(rows)
 
 
 def _blocks_per_group(plan: Plan, horizon: int, checkpoints: int, record: bool, threads: int) -> int:

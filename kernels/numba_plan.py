@@ -5,14 +5,15 @@ from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
 from stau_rl.kernels.numba_codegen import Specialisation
-from stau_rl.kernels.numba_heads import DEVICE_HEADS, bind_head
+from stau_rl.kernels.numba_heads import BoundHead, bind_head
+from stau_rl.schedule import Schedule
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
 UNROLL_ARMS = 20
 # Bytes of a block's state that are to stay in the first-level data cache.
 CACHE_BYTES = 28 * 1024
-# Largest exponent that is multiplied out instead of taken through a logarithm.
-MAX_WHOLE_POWER = 15
+# Constant exponents that are multiplied out instead of taken through a logarithm.
+WHOLE_POWERS = range(1, 16)
 SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED"}
 
 
@@ -25,6 +26,7 @@ class Plan:
         parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision, score offset.
         mean, root, preference: initial values of the state arrays.
         cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
+        schedules: what p and q are at each step, None where they are constant.
     """
 
     spec: Specialisation
@@ -33,6 +35,7 @@ class Plan:
     root: float = 0.0
     preference: float = 0.0
     cost: float = 1.0
+    schedules: tuple[Schedule | None, Schedule | None] = (None, None)
 
 
 def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
@@ -41,8 +44,8 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     Raises:
         EngineError: the policy, its score or its head has no compiled form.
     """
-    p = q = c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
-    head, choose, cost = None, "choose_by_weight", 1.0
+    c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
+    bound, choose, cost = BoundHead(None), "choose_by_weight", 1.0
     flags = {arms.kind.upper()}
     if policy.name == "pipe":
         if policy.score.name not in SCORES:
@@ -55,13 +58,13 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
         else:
-            head, p, q = bind_head(policy.head)
+            bound = bind_head(policy.head, horizon)
             offset = float(getattr(policy.score, "offset", 0.0))
             flags |= {"SINGLE", kind} | ({"OFFSET"} if offset else set())
     elif policy.name == "random":
         choose = "choose_uniform"
     elif policy.name == "eps_greedy":
-        choose, p = "choose_best", float(policy.eps) * 2.0**24
+        choose, bound = "choose_best", BoundHead(None, float(policy.eps) * 2.0**24)
         flags |= {"DOUBLE", "MEAN", "HAS_MEAN", "EXPLORES"}
     elif policy.name == "thompson":
         choose, cost = "choose_posterior_draw", 6.0
@@ -72,9 +75,9 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             prior_precision, noise = root**-2, noise_precision(policy.sigma, arms)
             flags |= {"POSTERIOR", "HAS_MEAN", "HAS_ROOT"}
     elif policy.name == "gradient_bandit":
-        head, p, q = bind_head(policy.head)
-        if DEVICE_HEADS[head].slope is None:
-            raise EngineError(f"the numba engine has no slope of head {head!r}; engine='torch' runs it")
+        bound = bind_head(policy.head, horizon)
+        if bound.device is None or bound.device.slope is None:
+            raise EngineError(f"the numba engine has no slope of head {policy.head.name!r}; engine='torch' runs it")
         alpha, preference = float(policy.alpha), float(policy.head.name == "escort")
         baselines = {"none": "NO_BASELINE", "mean_including": "MEAN_INCLUDING", "mean_before": "MEAN_BEFORE"}
         if policy.baseline not in baselines:
@@ -83,12 +86,14 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     else:
         known = ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit")
         raise _unsupported("policy", policy.name, known)
-    if head is not None and DEVICE_HEADS[head].base is not None and p in range(1, MAX_WHOLE_POWER + 1):
+    if any(bound.schedules):
+        flags |= {"SCHEDULED"}
+    elif bound.device is not None and bound.device.base is not None and bound.p in WHOLE_POWERS:
         flags |= {"POWER"}
     real = "float32" if choose == "choose_by_weight" else "float64"
-    spec = _specialisation(choose, head, arms, real, frozenset(flags), horizon)
-    parameters = (p, q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
-    return Plan(spec, parameters, mean, root, preference, cost)
+    spec = _specialisation(choose, bound.key, arms, real, frozenset(flags), horizon)
+    parameters = (bound.p, bound.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
+    return Plan(spec, parameters, mean, root, preference, cost, bound.schedules)
 
 
 def _specialisation(

@@ -11,8 +11,8 @@ specialisation from it. The rules of that small language, all of it Python:
 - `CHOOSE` stands for the body of one of the `choose_` functions, which sets `arm`, int32 lanes.
 
 In them `v` is the first of the sixteen lanes within the block, `chance` and `luck` are the 24-bit words of
-the action and the reward uniform, `p` and `q` the parameters of the head or policy, and `bonus` is c sqrt(2
-ln N).
+the action and the reward uniform, `p` and `q` the parameters of the head or policy (those of the step, from
+`scheduled`, where they change with it), and `bonus` is c sqrt(2 ln N).
 """
 
 # The upper-case names and the buffers are those of the generated module.
@@ -116,7 +116,7 @@ def choose_posterior_draw(v, mean, root, count, gain, instance, step, key_low, k
 
 
 def play(
-    blocks, begin, end, key_low, key_high, first, late, checkpoints, due, parameters, values, offsets,
+    blocks, begin, end, key_low, key_high, first, late, checkpoints, due, parameters, values, offsets, scheduled,
     count, gain, bound, mu, mean, root, preference, reward_sum, gap, words, snapshot,
     regret, optimal, late_optimal, actions, rewards,
 ):  # fmt: skip
@@ -150,6 +150,8 @@ def play(
             if at_checkpoint:
                 optimal_plays(count, gap, snapshot)
             bonus = c * math.sqrt(2.0 * math.log(max(t, 1)))
+            if SCHEDULED:
+                p, q = scheduled[0, t - begin], scheduled[1, t - begin]
             for v in range(0, B, WIDTH):
                 chance, luck = load(words, half + v), load(words, half + B + v)
                 instance = iota() + (block_first + np.uint64(v))

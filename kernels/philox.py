@@ -61,7 +61,7 @@ def words(seed: int, instances: Any, index: Any, stream: Any) -> tuple[Any, Any,
         Four int64 arrays holding 32-bit words.
     """
     zero = instances * 0
-    return philox4x32((instances & LOW, instances >> 32, zero + index, zero + stream), split_seed(seed))
+    return philox4x32((instances & LOW, (instances >> 32) & LOW, zero + index, zero + stream), split_seed(seed))
 
 
 def split_seed(seed: int) -> tuple[int, int]:

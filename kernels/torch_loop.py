@@ -19,21 +19,19 @@ _WORDS_AT_ONCE = 1 << 18
 
 
 class Draws:
-    """The random draws of one block of instances, by the word table of `philox`.
+    """The random draws of some instances, by the word table of `philox`.
 
     Args:
         seed: in [0, 2^64).
-        first_instance: global number of the block's first instance.
-        instances: number of instances n.
+        instances: their global numbers, int64 [n]; the draws live on the device of this tensor.
         arms: number of arms K.
-        device: where the tensors live.
     """
 
-    def __init__(self, seed: int, first_instance: int, instances: int, arms: int, device: torch.device) -> None:
+    def __init__(self, seed: int, instances: Tensor, arms: int) -> None:
         self._seed = seed
-        self._instances = first_instance + torch.arange(instances, dtype=torch.int64, device=device)
-        self._streams = PRIVATE + torch.arange(arms, dtype=torch.int64, device=device)[:, None]
-        self._pairs = max(1, _WORDS_AT_ONCE // (2 * max(1, instances)))
+        self._instances = instances
+        self._streams = PRIVATE + torch.arange(arms, dtype=torch.int64, device=instances.device)[:, None]
+        self._pairs = max(1, _WORDS_AT_ONCE // (2 * max(1, len(instances))))
         self._first_pair = -self._pairs
         self._words: tuple[Tensor, ...] = ()
 
@@ -149,7 +147,8 @@ def simulate(
     place = torch.device(device)
     policy = policy.lowered()
     n, k = arms.instances, arms.arms
-    draws, rewards = Draws(seed, first_instance, n, k, place), Rewards(arms, place)
+    numbers = first_instance + torch.arange(n, dtype=torch.int64, device=place)
+    draws, rewards = Draws(seed, numbers, k), Rewards(arms, place)
     state = State(
         table=arms,
         dtype={"float64": torch.float64, "float32": torch.float32}[dtype],

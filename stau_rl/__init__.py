@@ -18,6 +18,8 @@ _LAZY = {
     "softmax_to_s_tau": "stau_rl.calibration",
     "s_tau_to_softmax": "stau_rl.calibration",
     "parse_head": "stau_rl.heads",
+    "Schedule": "stau_rl.schedule",
+    "load_plugin": "stau_rl.plugin_source",
     "parse_policy": "stau_rl.agents",
     "parse_arms": "stau_rl.envs",
 }

@@ -2,7 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,6 +22,10 @@ class Heads:
 
     scores: str | None = None
     """Scores, separated by commas. Write --scores=-1,2 if the first is negative."""
+    head: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """With --scores: a head such as "softmax(beta=4)"; repeat it. Default: every head with its default parameters."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
 
     after_stop = ""
 
@@ -27,8 +34,12 @@ class Heads:
         from rich.table import Table
 
         from stau_rl.console import wide_console
-        from stau_rl.heads import HEADS
+        from stau_rl.heads import HEADS, parse_head
+        from stau_rl.plugin_source import load_plugins
 
+        load_plugins(self.plugin)
+        if self.head and self.scores is None:
+            raise ValueError("--head needs --scores, the scores whose weights to show")
         table = Table()
         if self.scores is None:
             for column in ("head", "f(s), weights are f(s) / sum f(s)", "sharpened by", "source"):
@@ -39,8 +50,8 @@ class Heads:
             scores = parse_scores(self.scores)
             for column in ("head", *(f"{score:g}" for score in scores.tolist()), "entropy"):
                 table.add_column(column, justify="left" if column == "head" else "right")
-            for name in HEADS:
-                head: Head = HEADS[name]()
+            heads: list[Head] = [parse_head(text) for text in self.head] or [member() for member in HEADS.values()]
+            for head in heads:
                 try:
                     weights = head.weights(scores)
                 except ValueError as error:

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -39,7 +39,10 @@ class Regret:
     reward: str | None = None
     """With --rewards: the column that holds the reward."""
     policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """A policy, "score | head" or a name such as thompson; repeat it. Default: the headline's nine policies."""
+    """A policy, "score | head" or a name such as thompson; repeat it. Default: the headline's nine policies.
+    A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
     horizon: int = 10_000
     """Steps per instance."""
     instances: int = 1_000
@@ -65,6 +68,7 @@ class Regret:
     def run(self) -> None:
         """Run the benchmark, print the table and say where the files are."""
         from stau_rl.console import wide_console
+        from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import progress_bar
         from stau_rl.regret import run_regret
         from stau_rl.report import render
@@ -73,6 +77,7 @@ class Regret:
         policies = list(self.policy or HEADLINE_POLICIES)
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
+        load_plugins(self.plugin)
         out = self.out or Path("runs") / time.strftime("regret-%Y%m%d-%H%M%S")
         arms = self._arms()
         console = wide_console()
@@ -96,9 +101,8 @@ class Regret:
             means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
             console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
         console.print(render(result))
-        engines = ", ".join(sorted(set(spec["engines"])))
         console.print(
-            f"Engine: {engines}. Took {time.perf_counter() - started:.1f} s. Table, figure and data: {out}",
+            f"Engine: {engines_used(spec)}. Took {time.perf_counter() - started:.1f} s. Table, figure and data: {out}",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -114,3 +118,12 @@ class Regret:
         if self.arm is None or self.reward is None:
             raise ValueError("--rewards FILE needs --arm COLUMN and --reward COLUMN")
         return str(EmpiricalArms(str(self.rewards), self.arm, self.reward))
+
+
+def engines_used(spec: dict[str, Any]) -> str:
+    """The engine of a run; where policies ran on several, the policies of all but the most used one."""
+    by_engine: dict[str, list[str]] = {}
+    for engine, policy in zip(spec["engines"], spec["policies"], strict=True):
+        by_engine.setdefault(engine, []).append(policy)
+    most, *others = sorted(by_engine, key=lambda engine: -len(by_engine[engine]))
+    return "; ".join([most, *(f"{engine} for {', '.join(by_engine[engine])}" for engine in others)])

@@ -33,7 +33,7 @@ class Speed:
             rows = measure(self.arms, self.repeats, status.update)
         table = Table(title=f"{POLICY}, {self.arms} Bernoulli arms, float32, all cores", title_justify="left")
         table.add_column("loop")
-        for name in ("M arm-steps/s", "p20", "p80", "numba is", "instances", "first run, s", "SE from exact"):
+        for name in ("M arm-steps/s", "p20", "p80", "numba is", "instances", "first run, s", "z of regret"):
             table.add_column(name, justify="right")
         for row in rows.to_dict("records"):
             table.add_row(
@@ -46,6 +46,9 @@ class Speed:
             )
         console = wide_console()
         console.print(table)
+        console.print("z of regret: distance of the mean regret from its exact value, in standard errors.")
+        if not any(name.startswith("JAX") for name in rows["name"]):
+            console.print("JAX is not installed (extra `peers`), so its scans are missing.")
         if self.memory:
             for horizon in (1_000, 10_000):
                 peak = peak_memory(horizon)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 @cache
 def current_commit() -> str:
-    """Commit of the checkout this package runs from, with `-dirty` if files differ; `unknown` outside a checkout."""
+    """Commit of the checkout this package runs from, `-dirty` if tracked files differ; `unknown` outside a checkout."""
     folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
@@ -18,6 +18,6 @@ def current_commit() -> str:
     try:
         if Path(git("rev-parse", "--show-toplevel")) != folder.parent:
             return "unknown"
-        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain") else "")
+        return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
         return "unknown"

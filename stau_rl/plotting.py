@@ -55,7 +55,7 @@ def plot_regret(
         result: what to draw.
         ax: where to draw; by default the axes of a new figure, which is `ax.figure` of the returned axes
             and is known to nobody else (in a notebook, end the cell with it).
-        scale: `log` (both axes) or `linear`.
+        scale: `log` (both axes; only that of the step where all regrets are 0) or `linear`.
         policies: the policies to draw, in this order; by default all. A policy keeps its colour in any
             choice.
         quantiles: draw the 5 % and 95 % quantiles over instances too, as thin lines.
@@ -102,8 +102,9 @@ def plot_regret(
         ax.plot(t, height, color="black", linestyle=(0, (1, 3)), linewidth=1.2, label=label)
     ax.set_xlabel("step t")
     ax.set_ylabel("cumulative pseudo-regret")
-    if floor is not None:
+    if scale == "log":
         ax.set_xscale("log")
+    if floor is not None:
         ax.set_yscale("log")
         ax.set_ylim(bottom=floor)
     ax.grid(True, which="major", linewidth=0.4, alpha=0.5)
@@ -124,15 +125,19 @@ def save_figure(result: "RegretResult", path: Path) -> None:
     with mpl.rc_context():
         mpl.rcdefaults()
         figure = Figure(figsize=SIZE, layout="constrained")
-        plot_regret(result, figure.add_subplot(), legend="outside")
+        axes = plot_regret(result, figure.add_subplot(), legend="outside")
+        spec = result.spec
+        axes.set_title(
+            f"{spec.get('arms', '')}, {spec['instances']} instances, mean and 95 % band", loc="left", wrap=True
+        )
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
-def _floor(result: "RegretResult", means: "pd.Series[float]") -> float:
-    """Lower end of a log axis: below every positive mean and below the end of the line C ln t."""
+def _floor(result: "RegretResult", means: "pd.Series[float]") -> float | None:
+    """Lower end of a log axis: below every positive mean and below the end of the line C ln t; None without any."""
     bound = (result.lai_robbins or 0.0) * math.log(max(3, result.spec["horizon"]))
     positive = [height for height in (*means, bound) if height > 0]
-    return min(positive, default=1.0) / 1.5
+    return min(positive) / 1.5 if positive else None
 
 
 def _drawable(heights: "pd.Series[float]", floor: float | None) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 @contextmanager
 def progress_bar(policies: int) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar on standard error while the block runs.
+    """Show a bar on standard error while the block runs; nothing where that is no terminal.
 
     Args:
         policies: how many policies the run has.
@@ -18,7 +18,9 @@ def progress_bar(policies: int) -> Iterator[Callable[[str, int, int], None]]:
         A function to call with a policy's text, what it has done and all it has to do.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    # A bar that is not drawn would still end with an empty line.
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=policies)
         seen: list[str] = []
 

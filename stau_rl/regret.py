@@ -17,15 +17,17 @@ from stau_rl.agents import Policy, parse_policy
 from stau_rl.burnetas_katehakis import regret_constant
 from stau_rl.commit import current_commit
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
+from stau_rl.heads import Head
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, split_seed, words
+from stau_rl.plugin import plugin_hashes
 from stau_rl.result import RegretResult
 from stau_rl.rundir import RunDirectory
 
 FORMAT = 1
 ARM_STEPS_PER_PART = 2 * 10**8
-SMALLEST_PART, LARGEST_PART = 4096, 65536
+SMALLEST_PART, LARGEST_PART = 1024, 65536
 MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
 PER_DECADE = 8
 
@@ -69,8 +71,8 @@ def run_regret(
         The regrets of every policy and instance, with tables and plots.
 
     Raises:
-        ValueError: for an argument out of range, text that does not parse, an engine that cannot run a policy, or
-            an output directory that is not free. Nothing is written then.
+        ValueError: for an argument out of range, text that does not parse, a schedule that is not legal at every step,
+            an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
     """
     arms = parse_arms(arms) if isinstance(arms, str) else arms
     parsed = _check_policies(policies)
@@ -78,13 +80,16 @@ def run_regret(
     instances = _check_count("instances", instances, MAX_INSTANCES)
     split_seed(seed)
     steps = _check_checkpoints(checkpoints, horizon)
+    for policy in parsed:
+        if isinstance(head := getattr(policy, "head", None), Head):
+            head.check_steps(horizon)
     names = [str(policy) for policy in parsed]
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:
-        raise ValueError(f"baseline {base!r} is not among the policies: {'; '.join(names)}")
+        raise ValueError(f"baseline {base!r} is not among the policies ({'; '.join(names)}); add it to them")
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
-    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices)
+    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
     run = None if out is None else RunDirectory.open(out, spec, resume)
     try:
         if run is not None and run.finished:
@@ -204,7 +209,7 @@ def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> Arm
 
 
 def part_size(arms: int, horizon: int) -> int:
-    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 4096 up to 65 536."""
+    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536."""
     wanted = ARM_STEPS_PER_PART // (arms * horizon)
     return min(max(SMALLEST_PART, wanted // SMALLEST_PART * SMALLEST_PART), LARGEST_PART)
 
@@ -231,6 +236,7 @@ def _spec(
     checkpoints: list[int],
     baseline: str,
     choices: list[Choice],
+    plugins: dict[str, str],
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "format": FORMAT,
@@ -248,6 +254,8 @@ def _spec(
         "versions": _versions(),
         "device_name": _device_name(choices),
     }
+    if plugins:
+        spec["plugins"] = plugins
     if isinstance(arms, EmpiricalArms):
         spec["arms_sha256"] = arms.digest
     means: NDArray[np.float64] | None = arms.fixed_means

@@ -1,5 +1,6 @@
 """What a regret benchmark prints: one table with raw and matched comparison side by side, and what it means."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.text import Text
 from stau_rl.agents import Pipe, parse_policy
 from stau_rl.heads import Head, Softmax
 from stau_rl.result import RegretResult
+from stau_rl.text import SpecError
 
 # A softmax counts as the matched control of a head if its slope at score 0 is within this share of the head's.
 SAME_SLOPE = 0.005
@@ -19,18 +21,23 @@ PERCENT = ("percent", "percent_low", "percent_high")
 
 
 def matched_controls(policies: list[str]) -> dict[str, str]:
-    """For each policy, the softmax on the same scores with the same slope at score 0, if it is in the list."""
-    pipes = {text: policy for text in policies if isinstance(policy := parse_policy(text), Pipe)}
+    """For each policy, the softmax on the same scores with the same slope at score 0, if it is in the list.
+
+    A head that changes with t has no one slope, and so no control.
+    """
+    pipes = {text: pipe for text in policies if (pipe := _pipe(text)) is not None and not pipe.head.schedules}
     found = {}
     for text, pipe in pipes.items():
         if isinstance(pipe.head, Softmax) or not pipe.head.smooth_at_zero:
             continue
         slope = pipe.head.slope_at_zero()
+        if not 0.0 < slope < math.inf:
+            continue
         for other_text, other in pipes.items():
             if (
                 isinstance(other.head, Softmax)
                 and other.score == pipe.score
-                and abs(other.head.beta / slope - 1.0) < SAME_SLOPE
+                and abs(other.head.slope_at_zero() - slope) < SAME_SLOPE * slope
             ):
                 found[text] = other_text
     return found
@@ -67,8 +74,9 @@ def render(result: RegretResult) -> RenderableType:
     )
     comparison = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
     spread = _table(
-        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %, rates at the last step",
-        ("median [q05, q95]", "worst 5 %", "best arm", "stuck", "M arm-steps/s"),
+        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %; share of runs whose last pull is "
+        "optimal; share stuck: less than 1 % optimal pulls in the last tenth",
+        ("median [q05, q95]", "worst 5 %", "best arm at end", "stuck", "M arm-steps/s"),
     )
     speed = result.timing.get("arm_steps_per_second", {})
     for row in rows.to_dict("records"):
@@ -99,9 +107,12 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     return table
 
 
-def interval(value: float, low: float, high: float, form: str = ".1f", signed: bool = True) -> str:
-    """Text of a number with its interval, `-32.1 [-35.0, -29.0]`."""
+def interval(value: float, low: float, high: float, form: str = "", signed: bool = True) -> str:
+    """Text of a number with its interval, `-32.1 [-35.0, -29.0]`; by default to a digit that shows the width."""
     sign = "+" if signed else ""
+    if not form:
+        width = high - low
+        form = f".{min(4, max(1, 1 - math.floor(math.log10(width))))}f" if 0.0 < width < math.inf else ".1f"
     return f"{value:{sign}{form}} [{low:{sign}{form}}, {high:{sign}{form}}]"
 
 
@@ -116,34 +127,60 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
     baseline = result.spec["baseline"]
     yield (
         f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
-        "Differences are paired by instance; negative is less regret."
+        "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
     )
     base_head = _head(baseline)
     for text, row in by_policy.items():
         head = _head(text)
         if pd.isna(row["matched_percent"]) or text == baseline or head is None:
             continue
-        yield f"{text}: {_more_or_less(row, 'percent')} than the baseline."
-        if base_head is not None and base_head.smooth_at_zero and (base_slope := base_head.slope_at_zero()) > 0:
+        yield f"{text}: {_more_or_less(row, 'percent', 'the baseline')}."
+        if base_head is not None and (base_slope := _slope(base_head)) > 0:
             ratio = head.slope_at_zero() / base_slope
             yield f"  At score 0 its log-weights are {ratio:.3g} times as steep as the baseline's."
-        yield f"  {_more_or_less(row, 'matched_percent')} than {row['matched']}, which is equally steep there."
+        yield f"  {_more_or_less(row, 'matched_percent', row['matched'])}, which is equally steep there."
         if row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
             yield "  So its gain over the baseline is that of a sharper temperature, not of its shape."
-    reference = [name for name in ("random", "ucb1") if name in by_policy]
+    yield from _missing_controls(result.policies)
+    reference = [name for name in ("random", "ucb1") if name in by_policy and name != baseline]
     if reference:
         standing = ", ".join(f"{name} {by_policy[name]['regret']:.4g}" for name in reference)
         yield f"For scale: {standing}, baseline {by_policy[baseline]['regret']:.4g}."
 
 
+def _missing_controls(policies: list[str]) -> Iterator[str]:
+    """Name the control that a policy lacks, so that it can be added to the run."""
+    controls = matched_controls(policies)
+    for text in policies:
+        pipe = _pipe(text)
+        if pipe is None or text in controls or isinstance(pipe.head, Softmax) or (slope := _slope(pipe.head)) <= 0:
+            continue
+        yield f"{text} has no equally sharp control in this run: add '{pipe.score} | softmax(beta={slope:.4g})'."
+
+
+def _pipe(text: str) -> Pipe | None:
+    """The policy if it is a pipe; a result may name plug-in heads that are not loaded here."""
+    try:
+        policy = parse_policy(text)
+    except SpecError:
+        return None
+    return policy if isinstance(policy, Pipe) else None
+
+
 def _head(text: str) -> Head | None:
-    policy = parse_policy(text)
-    return policy.head if isinstance(policy, Pipe) else None
+    pipe = _pipe(text)
+    return None if pipe is None else pipe.head
 
 
-def _more_or_less(row: dict[Any, Any], column: str) -> str:
+def _slope(head: Head) -> float:
+    """Slope at score 0, or 0 where there is no one slope."""
+    return head.slope_at_zero() if head.smooth_at_zero and not head.schedules else 0.0
+
+
+def _more_or_less(row: dict[Any, Any], column: str, other: str) -> str:
     value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
     shown = interval(value, low, high)
     if low <= 0.0 <= high:
-        return f"No measurably different regret ({shown} %)"
-    return f"{abs(value):.1f} % {'less' if value < 0 else 'more'} regret ({shown} %)"
+        return f"No measurable difference in regret ({shown} %) from {other}"
+    size = shown.split()[0].lstrip("+-")
+    return f"{size} % {'less' if value < 0 else 'more'} regret ({shown} %) than {other}"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NEEDED = ("policies", "checkpoints", "horizon", "instances", "seed")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RegretResult:
     """Regret of P policies at C checkpoints on n instances of K arms.
 
@@ -133,6 +133,14 @@ class RegretResult:
         self.late_optimal[p, rows] = block.late_optimal
         self.pulls[p, :, rows] = block.pulls
         self._tables.clear()
+
+    def __repr__(self) -> str:
+        """A line about the run; `summary` and `compare` have the numbers."""
+        spec = self.spec
+        return (
+            f"RegretResult({len(self.policies)} policies on {spec.get('arms', 'arms')}, "
+            f"{spec['instances']} instances, {spec['horizon']} steps, seed {spec['seed']})"
+        )
 
     @property
     def policies(self) -> list[str]:

@@ -2,7 +2,9 @@
 
 A spec is a frozen dataclass with a class attribute `name`; a `Registry` is one family of them. The text of a spec
 is a Python expression: a name, or a call with numbers, lists, strings, bare words or other specs as arguments, joined
-by `|` where a family says so. `Registry.parse` reads it, `format_spec` writes the shortest text that reads back equal.
+by `|` where a family says so. A number may be an expression such as `2*3`, and where a parameter may change with the
+step, one of t (`stau_rl.schedule`). `Registry.parse` reads a text, `format_spec` writes the shortest that reads back
+equal.
 """
 
 import ast
@@ -10,10 +12,15 @@ import dataclasses
 import difflib
 import keyword
 import math
+import types
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
+
+import numpy as np
+
+from stau_rl.schedule import FUNCTIONS, Schedule, compute, depends_on_t, read_tree
 
 MAX_TEXT = 20_000
 MAX_SHOWN = 200
@@ -100,9 +107,22 @@ def _value(node: ast.expr, where: str) -> Any:
         return tuple(_value(item, where) for item in node.elts)
     if isinstance(node, ast.Name):
         return {"nan": math.nan, "inf": math.inf}.get(node.id, Word(node.id))
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+    if isinstance(node, (ast.BinOp, ast.UnaryOp)) or called in FUNCTIONS:
+        return _expression(node, where)
     if isinstance(node, ast.Call):
         return _call(node, where)
     raise SpecError(f"{where}: {show(ast.unparse(node))} is not a number, list, word or call")
+
+
+def _expression(node: ast.expr, where: str) -> float | Schedule:
+    tree = read_tree(node)
+    if depends_on_t(tree):
+        return Schedule(tree)
+    value = float(compute(tree, np.ones(1))[0])
+    if not math.isfinite(value):
+        raise SpecError(f"{where}: {show(ast.unparse(node))} is {value}, not a finite number")
+    return value
 
 
 class Registry(Mapping[str, type[Spec]]):
@@ -140,6 +160,10 @@ class Registry(Mapping[str, type[Spec]]):
             raise ValueError(f"{self.family} {name!r} is already registered")
         self._members[name] = member
         return member
+
+    def unregister(self, name: str) -> None:
+        """Take a member out again; a KeyError if there is none of that name."""
+        del self._members[name]
 
     def parse(self, text: str) -> Spec:
         """Read the text of one member.
@@ -232,7 +256,9 @@ def _convert(where: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> 
         if not isinstance(value, Call):
             raise SpecError(f"{where} must be a {metadata['registry'].family}, got {show(value)}")
         return metadata["registry"].build(value)
-    options = typing.get_args(hint) if type(None) in typing.get_args(hint) else (hint,)
+    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if Schedule in options and value == "t" and isinstance(value, Word):
+        value = Schedule("t")
     if value is None and type(None) in options:
         return None
     converters: dict[Any, tuple[str, Callable[[Any], bool], Callable[[Any], Any]]] = {
@@ -244,12 +270,15 @@ def _convert(where: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> 
             lambda v: isinstance(v, tuple) and all(map(_is_number, v)),
             lambda v: tuple(map(_as_float, v)),
         ),
+        Schedule: ("an expression of t", lambda v: isinstance(v, Schedule), lambda v: v),
     }
     wanted = [converters[option] for option in options if option in converters]
     for _, accepts, convert in wanted:
         if accepts(value):
             return convert(value)
     shown = f"{value.name[:MAX_SHOWN]}(...)" if isinstance(value, Call) else show(value)
+    if isinstance(value, Schedule):
+        shown = f"{str(value)[:MAX_SHOWN]}, which changes with t"
     raise SpecError(f"{where} must be {' or '.join(name for name, *_ in wanted)}, got {shown}")
 
 

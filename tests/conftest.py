@@ -1,6 +1,12 @@
 """Shared fixtures and the visible skip of GPU tests."""
 
+import os
+
 import pytest
+
+# Tests run side by side in worker processes; one thread of tensor operations each keeps them from crowding out.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ ENTROPY_TOLERANCE = 1e-13
 
 
 def match_sharpness(
-    reference: Head,
+    reference: Head | str,
     family: Head | str,
     on: Literal["slope", "entropy"] = "slope",
     scores: Tensor | None = None,
@@ -33,7 +33,7 @@ def match_sharpness(
     scores by bracketed root finding in the logarithm of the parameter; it serves every head with one.
 
     Args:
-        reference: the head to match.
+        reference: the head to match, or its text, such as `s_tau(tau=5)`.
         family: a head whose other parameters are kept, or its text, such as `softmax` or `s_tau(eps=0)`.
         on: what is matched, `slope` or `entropy`.
         scores: for `on="entropy"` alone: floating-point tensor of any shape.
@@ -47,7 +47,11 @@ def match_sharpness(
         ValueError: if the family has no sharpness parameter, a head is not smooth at 0, no legal parameter reaches the
             target (the message gives the reachable range), or the arguments do not fit `on`.
     """
+    reference = parse_head(reference) if isinstance(reference, str) else reference
     family = parse_head(family) if isinstance(family, str) else family
+    for head in (reference, family):
+        if head.schedules:
+            raise ValueError(f"{head} changes with t, so its sharpness does; match head.at(t), the head of one step")
     if family.sharpness is None:
         raise ValueError(f"{family.name} has no sharpness parameter to set")
     if on == "slope":

@@ -1,18 +1,22 @@
 """What a head is: scores in, weights out."""
 
-from typing import ClassVar
+from dataclasses import fields, replace
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from stau_rl.heads.normalise import check_scores, normalise_log, prepare
+from stau_rl.heads.parameter import Range
+from stau_rl.schedule import Schedule
 from stau_rl.text import format_spec
 
 
 class Head:
     """A decision rule w = f(s) / sum f(s), as a frozen dataclass with a `name`.
 
-    A subclass holds its parameters as fields and defines `log_f`; everything else follows.
+    A subclass holds its parameters as fields, made by `stau_rl.heads.parameter`, and defines `log_f`; everything else
+    follows. A parameter may be a schedule; `at(t)` is the head of step t, and only that has weights.
 
     Attributes:
         name: the head's name in the registry and in text.
@@ -30,6 +34,47 @@ class Head:
     smooth_at_zero: ClassVar[bool] = True
     sharpness: ClassVar[str | None] = None
     finite_only: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the parameters; schedules at a few steps."""
+        for name, limits in self._ranges().items():
+            limits.check(self.name, name, getattr(self, name))
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """The parameters that change with t, by name; empty for most heads."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
+        return {name: value for name, value in values.items() if isinstance(value, Schedule)}
+
+    def at(self, t: int) -> Self:
+        """The head of step t = 1, 2, ..., with numbers for schedules; itself if it has none.
+
+        Raises:
+            ValueError: t < 1, or a parameter is not legal at this step.
+        """
+        schedules = self.schedules
+        if not schedules:
+            return self
+        if t < 1:
+            raise ValueError(f"steps are counted from t = 1, got {t!r}")
+        numbers: dict[str, Any] = {name: schedule.at(t) for name, schedule in schedules.items()}
+        return replace(self, **numbers)  # type: ignore[type-var]
+
+    def check_steps(self, horizon: int) -> None:
+        """Raise a ValueError unless every schedule is legal at t = 1, ..., horizon; it names the first bad step."""
+        limits = self._ranges()
+        for name, schedule in self.schedules.items():
+            limits.get(name, Range()).check_steps(self.name, name, schedule, horizon)
+
+    def fixed(self, value: float | Schedule) -> float:
+        """The value of a parameter, for use in `log_f`; a ValueError if it is a schedule."""
+        if isinstance(value, Schedule):
+            raise ValueError(f"{self} changes with t; head.at(t) is the head of step t")
+        return value
+
+    def _ranges(self) -> dict[str, Range]:
+        members = fields(self)  # type: ignore[arg-type]
+        return {member.name: member.metadata["range"] for member in members if "range" in member.metadata}
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Log of the non-negative map, elementwise, on float32 or float64 scores of any shape."""
@@ -89,6 +134,4 @@ class Head:
 
 def require_finite(head: str, name: str, value: float, *, low: float, strict: bool = False) -> None:
     """Raise a ValueError that names the argument unless `value` is finite and >= low (> low if strict)."""
-    in_range = value > low if strict else value >= low
-    if not (in_range and value < float("inf")):
-        raise ValueError(f"{head}: {name} must be finite and {'>' if strict else '>='} {low:g}, got {value!r}")
+    (Range(above=low) if strict else Range(low=low)).check(head, name, value)

@@ -1,12 +1,14 @@
 """Escort: f(s) = |s|^p."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from stau_rl.heads.base import Head, require_finite
+from stau_rl.heads.base import Head
+from stau_rl.heads.parameter import parameter
+from stau_rl.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +30,9 @@ class Escort(Head):
     sharpness: ClassVar[str | None] = "p"
     finite_only: ClassVar[bool] = True
 
-    p: float = field(default=2.0, metadata={"show": True})
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        require_finite("escort", "p", self.p, low=0.0, strict=True)
+    p: float | Schedule = parameter(2.0, above=0.0)
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Return p log |s|, -inf at 0."""
         zero = scores == 0
-        return torch.where(zero, -torch.inf, self.p * torch.where(zero, 1.0, scores).abs().log())
+        return torch.where(zero, -torch.inf, self.fixed(self.p) * torch.where(zero, 1.0, scores).abs().log())

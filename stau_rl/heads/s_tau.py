@@ -1,6 +1,6 @@
 """The power-law head s^tau: f(s) = (softplus(s) + eps)^tau."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,6 +15,8 @@ from stau_rl.heads.normalise import (
     normalise_log_forward,
     prepare,
 )
+from stau_rl.heads.parameter import parameter
+from stau_rl.schedule import Schedule
 
 EPS = 1e-8
 
@@ -111,19 +113,14 @@ class STau(Head):
     formula: ClassVar[str] = "(softplus(s) + eps)^tau"
     sharpness: ClassVar[str | None] = "tau"
 
-    tau: float = field(default=2.0, metadata={"show": True})
-    eps: float = EPS
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        require_finite("s_tau", "tau", self.tau, low=1.0)
-        require_finite("s_tau", "eps", self.eps, low=0.0)
+    tau: float | Schedule = parameter(2.0, low=1.0)
+    eps: float | Schedule = parameter(EPS, low=0.0, show=False)
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Return tau log(softplus(s) + eps)."""
-        return self.tau * log_phi(scores, self.eps)
+        return self.fixed(self.tau) * log_phi(scores, self.fixed(self.eps))
 
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-        """Log-weights in the working dtype; the plain form, as tau is a constant here."""
+        """Log-weights in the working dtype; the plain form, as tau needs no gradient here."""
         scores, mask = prepare(scores, mask)
         return normalise_log(self.log_f(scores), dim, mask)

@@ -1,11 +1,13 @@
 """Softmax: f(s) = exp(beta s)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from stau_rl.heads.base import Head, require_finite
+from stau_rl.heads.base import Head
+from stau_rl.heads.parameter import parameter
+from stau_rl.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +22,9 @@ class Softmax(Head):
     formula: ClassVar[str] = "exp(beta s)"
     sharpness: ClassVar[str | None] = "beta"
 
-    beta: float = field(default=1.0, metadata={"show": True})
-
-    def __post_init__(self) -> None:
-        """Check the parameters."""
-        require_finite("softmax", "beta", self.beta, low=0.0)
+    beta: float | Schedule = parameter(1.0, low=0.0)
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Return beta s; a score of -inf has f = 0 at every beta."""
-        return self.beta * scores if self.beta else scores.where(scores.isneginf(), scores * 0.0)
+        beta = self.fixed(self.beta)
+        return beta * scores if beta else scores.where(scores.isneginf(), scores * 0.0)
