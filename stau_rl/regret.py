@@ -29,6 +29,8 @@ from stau_rl.rundir import RunDirectory
 FORMAT = 1
 ARM_STEPS_PER_PART = 2 * 10**8
 SMALLEST_PART, LARGEST_PART = 1024, 65536
+CUDA_PART = 1 << 18
+WRITTEN_PER_SECOND = 5e8
 MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
 PER_DECADE = 8
 
@@ -126,7 +128,7 @@ def _play(
 ) -> RegretResult:
     horizon, instances, seed = spec["horizon"], spec["instances"], spec["seed"]
     steps = np.asarray(spec["checkpoints"], dtype=np.int64)
-    part = part_size(arms.size, horizon)
+    part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
     fixed = arm_table(arms, seed, 0, instances) if arms.fixed_means is not None else None
     best_mean = np.empty(instances)
     result: RegretResult | None = None
@@ -134,8 +136,12 @@ def _play(
     seconds = dict.fromkeys(spec["policies"], 0.0)
     compiling = dict.fromkeys(spec["policies"], 0.0)
     replayed = dict.fromkeys(spec["policies"], 0)
-    for first in range(0, instances, part):
-        table = arm_table(arms, seed, first, min(part, instances - first))
+    # Drawn once, as every policy meets the same arms.
+    tables = {
+        first: arm_table(arms, seed, first, min(part, instances - first), choices[0].device)
+        for first in range(0, instances, part)
+    }
+    for first, table in tables.items():
         best_mean[first : first + table.instances] = table.means.max(axis=0)
     result = RegretResult.allocate(spec, best_mean, arms.size, regret_constant(fixed) if fixed is not None else None)
     for policy, choice, text in zip(policies, choices, spec["policies"], strict=True):
@@ -147,8 +153,8 @@ def _play(
             if report is not None:
                 report(text, done, horizon * instances)
 
-        for first in range(0, instances, part):
-            size = min(part, instances - first)
+        for first, table in tables.items():
+            size = table.instances
             block = run.read_part(text, first, size) if run is not None else None
             if block is None:
                 if choice.engine.compiles and not replayed[text]:
@@ -156,7 +162,7 @@ def _play(
                 begun = time.perf_counter()
                 block = choice.engine.simulate(
                     policy,
-                    arm_table(arms, seed, first, size),
+                    table,
                     seed=seed,
                     first_instance=first,
                     horizon=horizon,
@@ -165,9 +171,11 @@ def _play(
                     device=choice.device,
                     progress=advance,
                 )
-                seconds[text] += time.perf_counter() - begun
+                took = time.perf_counter() - begun
+                seconds[text] += took
                 replayed[text] += size
-                if run is not None:
+                # A part is kept unless playing it again is quicker than writing it.
+                if run is not None and took * WRITTEN_PER_SECOND > block.nbytes:
                     run.write_part(text, first, block)
             else:
                 advance(horizon * size)
@@ -201,15 +209,23 @@ def _compile(policy: Policy, choice: Choice, arms: Arms) -> float:
     return time.perf_counter() - begun
 
 
-def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> ArmTable:
-    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1."""
+def arm_table(arms: Arms, seed: int, first_instance: int, instances: int, device: str = "cpu") -> ArmTable:
+    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1.
+
+    A device other than `cpu` makes the random words there; the means are the same.
+    """
     fixed = arms.fixed_means
     if fixed is not None:
         means = fixed[:, None]
     else:
-        numbers = first_instance + np.arange(instances, dtype=np.int64)
-        index = np.arange(arms.size, dtype=np.int64)[:, None]
-        means = arms.mean_quantile(open_uniform(words(seed, numbers, index, ARM_MEAN)[0]))
+        numbers: Any = first_instance + np.arange(instances, dtype=np.int64)
+        index: Any = np.arange(arms.size, dtype=np.int64)[:, None]
+        if device != "cpu":
+            import torch
+
+            numbers, index = torch.as_tensor(numbers, device=device), torch.as_tensor(index, device=device)
+        uniforms = open_uniform(words(seed, numbers, index, ARM_MEAN)[0])
+        means = arms.mean_quantile(uniforms if isinstance(uniforms, np.ndarray) else uniforms.cpu().numpy())
     return ArmTable(
         kind=arms.reward_kind,
         means=means,
@@ -221,8 +237,10 @@ def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> Arm
     )
 
 
-def part_size(arms: int, horizon: int) -> int:
-    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536."""
+def part_size(arms: int, horizon: int, cuda: bool = False) -> int:
+    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536; 2^18 on a GPU."""
+    if cuda:
+        return CUDA_PART
     wanted = ARM_STEPS_PER_PART // (arms * horizon)
     return min(max(SMALLEST_PART, wanted // SMALLEST_PART * SMALLEST_PART), LARGEST_PART)
 
