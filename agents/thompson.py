@@ -1,6 +1,5 @@
 """Thompson sampling: the arm whose draw from the posterior of its mean is largest."""
 
-import math
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -24,6 +23,8 @@ class Thompson(Policy):
     Gaussian: the posterior of arm k has precision 1/prior_sd^2 + n_k/sigma^2 and mean
     (prior_mean/prior_sd^2 + S_k/sigma^2) / precision; its draw is a quantile of one private uniform.
 
+    The Gaussian parameters are not looked at where all rewards are 0 or 1.
+
     Source: Thompson 1933; Agrawal and Goyal, "Near-optimal regret bounds for Thompson sampling", 2017.
 
     Attributes:
@@ -42,11 +43,11 @@ class Thompson(Policy):
 
     def __post_init__(self) -> None:
         """Check the parameters."""
-        if not math.isfinite(self.prior_mean):
-            raise ValueError(f"thompson: prior_mean must be finite, got {self.prior_mean!r}")
+        if not abs(self.prior_mean) <= 1e100:
+            raise ValueError(f"thompson: prior_mean must be at most 1e100 in size, got {self.prior_mean!r}")
         for name, value in (("prior_sd", self.prior_sd), ("sigma", self.sigma)):
-            if value is not None and not 0.0 < value < math.inf:
-                raise ValueError(f"thompson: {name} must be finite and > 0, got {value!r}")
+            if value is not None and not 1e-100 <= value <= 1e100:
+                raise ValueError(f"thompson: {name} must lie in [1e-100, 1e100], got {value!r}")
 
     def posterior_draws(self, state: "State", draws: "Draws") -> Tensor:
         """A draw from the posterior of each arm's mean, float64 [arms, instances]."""

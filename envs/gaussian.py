@@ -1,6 +1,5 @@
 """Gaussian arms: rewards N(mean, sigma^2)."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -9,6 +8,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from stau_rl.envs.arms import Arms, check_size
+
+# Beyond it, squares and sums overflow.
+LARGEST = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +38,15 @@ class GaussianArms(Arms):
         """Check the parameters."""
         check_size("gaussian", self.k, self.means)
         for index, mean in enumerate(self.means or ()):
-            if not math.isfinite(mean):
-                raise ValueError(f"gaussian: means must be finite, got {mean!r} for arm {index}")
+            if not abs(mean) <= LARGEST:
+                raise ValueError(f"gaussian: means must be at most {LARGEST:g} in size, got {mean!r} for arm {index}")
         if self.means is not None and (self.loc, self.scale) != (0.0, 1.0):
             raise ValueError("gaussian: loc and scale describe the prior of k=NUMBER arms and do not go with means")
-        if not math.isfinite(self.loc):
-            raise ValueError(f"gaussian: loc must be finite, got {self.loc!r}")
+        if not abs(self.loc) <= LARGEST:
+            raise ValueError(f"gaussian: loc must be at most {LARGEST:g} in size, got {self.loc!r}")
         for name, value in (("scale", self.scale), ("sigma", self.sigma)):
-            if not 0.0 <= value < math.inf:
-                raise ValueError(f"gaussian: {name} must be finite and >= 0, got {value!r}")
+            if not 0.0 <= value <= LARGEST:
+                raise ValueError(f"gaussian: {name} must lie in [0, {LARGEST:g}], got {value!r}")
 
     @property
     def noise(self) -> float:

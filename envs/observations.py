@@ -1,5 +1,6 @@
 """Reading a long table of real observations, with errors that name the row and the column."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
 
 PARQUET = (".parquet", ".pq")
 CSV_ROWS = 1 << 18
+# Beyond it, sums of squares overflow.
+LARGEST = 1e100
 
 
 def read_observations(
@@ -44,9 +47,9 @@ def read_observations(
 def _read(file: str, arm: str, reward: str) -> "pd.DataFrame":
     import pandas as pd
 
+    if not os.path.isfile(file):
+        raise ValueError(f"{file!r} is not a file" if os.path.exists(file) else f"rewards file {file!r} does not exist")
     path = Path(file)
-    if not path.is_file():
-        raise ValueError(f"rewards file {file!r} does not exist" if not path.exists() else f"{file!r} is not a file")
     parquet = path.suffix.lower() in PARQUET
     try:
         if parquet:
@@ -57,12 +60,17 @@ def _read(file: str, arm: str, reward: str) -> "pd.DataFrame":
         return _read_csv(path, file, arm, reward)
     except pd.errors.EmptyDataError:
         raise ValueError(f"rewards file {file!r} is empty") from None
-    except (OSError, pd.errors.ParserError, UnicodeDecodeError, ImportError) as error:
-        raise ValueError(f"cannot read rewards file {file!r}: {str(error).splitlines()[0]}") from None
+    except ValueError as error:
+        if str(error).startswith("rewards file"):
+            raise
+        raise ValueError(f"cannot read rewards file {file!r}: {_first_line(error)}") from None
     except Exception as error:
-        if type(error).__module__.startswith("pyarrow"):
-            raise ValueError(f"cannot read rewards file {file!r}: {str(error).splitlines()[0]}") from None
-        raise
+        # Decompressors and parsers each have exceptions of their own for a damaged file.
+        raise ValueError(f"cannot read rewards file {file!r}: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _read_csv(path: Path, file: str, arm: str, reward: str) -> "pd.DataFrame":
@@ -84,7 +92,8 @@ def _read_csv(path: Path, file: str, arm: str, reward: str) -> "pd.DataFrame":
 def _check_columns(columns: list[str], file: str, arm: str, reward: str) -> None:
     for column in (arm, reward):
         if column not in columns:
-            raise ValueError(f"rewards file {file!r} has no column {column!r}; it has {', '.join(columns)}")
+            known = ", ".join(map(repr, columns[:20])) + (", ..." if len(columns) > 20 else "")
+            raise ValueError(f"rewards file {file!r} has no column {column!r}; it has {known}")
         if columns.count(column) > 1:
             raise ValueError(f"rewards file {file!r} has two columns {column!r}")
 
@@ -95,12 +104,12 @@ def _numbers(column: "pd.Series", file: str, name: str) -> NDArray[np.float64]:
     if pd.api.types.is_datetime64_any_dtype(column.dtype) or pd.api.types.is_timedelta64_dtype(column.dtype):
         raise ValueError(f"column {name!r} in {file!r} must hold numbers, got {column.dtype}")
     numbers = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    bad = np.flatnonzero(~np.isfinite(numbers))
+    bad = np.flatnonzero(~(np.abs(numbers) <= LARGEST))
     if len(bad):
         row = int(bad[0])
         value = column.iloc[row]
         raise ValueError(
-            f"row {row + 1} of column {name!r} in {file!r} must be a finite number, got {value!r}"
+            f"data row {row + 1} of column {name!r} in {file!r} must be a finite number, got {value!r}"
             + (f" (and {len(bad) - 1} more such rows)" if len(bad) > 1 else "")
         )
     return numbers

@@ -11,7 +11,7 @@ instance `first_instance + j`; its history depends on (seed, first_instance + j)
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,12 @@ class Block:
     actions: NDArray[np.int16] | None = None
     rewards: NDArray[np.float64] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that a run keeps."""
+        kept = (self.regret, self.optimal, self.late_optimal, self.pulls, self.reward_sums)
+        return sum(array.nbytes for array in kept)
+
 
 def late_start(horizon: int) -> int:
     """First step (counting from 0) of the last tenth of the horizon: T - max(1, T // 10)."""
@@ -89,6 +95,33 @@ def noise_precision(sigma: float | None, arms: ArmTable) -> float:
     Noiseless arms (sigma 0) count as sigma = 1e-6, so that one observation all but settles a mean.
     """
     return max(arms.sigma if sigma is None else sigma, 1e-6) ** -2
+
+
+# Float32 has 24 bits: scores of this size or more, in units of the differences that matter, lose too many of them.
+FLOAT32_RANGE = 1000.0
+FLOAT32_PARAMETER = 1e30
+
+
+def check_float32(policy: Any, arms: ArmTable) -> None:
+    """Refuse what float32 scores cannot hold, for the engines that compute in them.
+
+    Raises:
+        EngineError: the means are more than 1000 times as large as their spread or the noise, or a parameter of the
+            policy is larger than 1e30.
+    """
+    size = float(np.abs(arms.means).max(initial=0.0))
+    spread = max(arms.sigma, float(np.ptp(arms.means)) if arms.means.size else 0.0)
+    draws_from_scores = policy.name == "pipe" and policy.head.name != "argmax"
+    if draws_from_scores and spread > 0.0 and size > FLOAT32_RANGE * spread:
+        raise EngineError(
+            f"means up to {size:g} that differ by {spread:g} do not fit float32 scores; engine='torch' runs them, or "
+            "subtract a constant from the rewards"
+        )
+    for part in (policy, getattr(policy, "score", None), getattr(policy, "head", None)):
+        for name in getattr(part, "__dataclass_fields__", ()):
+            value = getattr(part, name)
+            if isinstance(value, float) and abs(value) > FLOAT32_PARAMETER:
+                raise EngineError(f"{name}={value:g} does not fit float32; engine='torch' runs it")
 
 
 class EngineError(ValueError):

@@ -2,6 +2,7 @@
 
 | engine | what it is |
 |---|---|
+| `triton` | one fused GPU kernel for all steps, float32 weights with exact sums; the default where CUDA is available |
 | `numba` | compiled loop over SIMD lanes and threads, float32 scores with exact sums; the default on a CPU |
 | `torch` | reference, one step at a time, float64 or float32, any device; runs every policy |
 
@@ -11,6 +12,7 @@ or says why not and names one that can.
 
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError
@@ -42,13 +44,21 @@ class Engine:
 
     def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
         """Raise an EngineError if this engine cannot run `policy`; the message names one that can."""
-        if self.name == "numba":
-            import_module("stau_rl.kernels.numba_plan").make_plan(policy.lowered(), arms, horizon)
+        if self.name in ("numba", "triton"):
+            import_module(f"stau_rl.kernels.{self.name}_plan").make_plan(policy.lowered(), arms, horizon)
+
+    def require(self) -> None:
+        """Raise an EngineError if what this engine is built on is not installed here."""
+        if self.name == "triton" and find_spec("triton") is None:
+            raise EngineError(
+                "engine 'triton' needs the package triton, which is not installed; engine='torch' runs it"
+            )
 
 
 ENGINES = {
     engine.name: engine
     for engine in (
+        Engine("triton", "stau_rl.kernels.triton_loop", ("float32",), cpu=False, cuda=True, compiles=True),
         Engine("numba", "stau_rl.kernels.numba_loop", ("float32",), cpu=True, cuda=False, compiles=True),
         Engine("torch", "stau_rl.kernels.torch_loop", ("float64", "float32"), cpu=True, cuda=True, compiles=False),
     )
@@ -78,7 +88,7 @@ def choose_engine(
         arms: any block of the arms.
         horizon: number of steps.
         engine: a name in `ENGINES`, or `auto`: the first that runs the policy on the device.
-        device: `cpu`, `cuda`, `cuda:1`, ... or `auto`, which is `cpu` for the engines there are so far.
+        device: `cpu`, `cuda`, `cuda:1`, ... or `auto`: `cuda` where torch sees a device, else `cpu`.
         dtype: `float32`, `float64` or `auto`, the engine's own.
 
     Raises:
@@ -89,7 +99,7 @@ def choose_engine(
         raise ValueError(f"unknown engine {engine!r}; known: auto, {', '.join(ENGINES)}")
     if dtype not in ("auto", "float32", "float64"):
         raise ValueError(f"unknown dtype {dtype!r}; known: auto, float32, float64")
-    place = _check_device(device)
+    place = _check_device(device, engine)
     if engine != "auto":
         return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
     reasons = []
@@ -110,18 +120,21 @@ def _try(engine: Engine, policy: Any, arms: ArmTable, horizon: int, place: str, 
         able = [other.name for other in ENGINES.values() if dtype in other.dtypes]
         raise EngineError(f"engine {engine.name!r} has no {dtype} scores; {', '.join(able)} has")
     engine.check(policy, arms, horizon)
+    engine.require()
     return Choice(engine, place, engine.dtypes[0] if dtype == "auto" else dtype)
 
 
-def _check_device(device: str) -> str:
-    if device in ("auto", "cpu"):
+def _check_device(device: str, engine: str) -> str:
+    if device == "cpu" or (device == "auto" and engine != "auto" and not ENGINES[engine].cuda):
         return "cpu"
     kind, _, index = device.partition(":")
-    if kind != "cuda" or (index and not index.isdecimal()):
+    if device != "auto" and (kind != "cuda" or (index and not index.isdecimal())):
         raise ValueError(f"unknown device {device!r}; known: auto, cpu, cuda, cuda:N")
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device == "auto":
+        return "cuda" if count else "cpu"
     if int(index or 0) >= count:
         raise ValueError(f"device {device!r} is not there: torch sees {count} CUDA devices; use cpu")
     return device

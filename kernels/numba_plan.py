@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
+from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
 from stau_rl.kernels.numba_codegen import Specialisation
 from stau_rl.kernels.numba_heads import BoundHead, bind_head
 from stau_rl.schedule import Schedule
@@ -44,6 +44,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     Raises:
         EngineError: the policy, its score or its head has no compiled form.
     """
+    check_float32(policy, arms)
     c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
     bound, choose, cost = BoundHead(None), "choose_by_weight", 1.0
     flags = {arms.kind.upper()}

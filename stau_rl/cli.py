@@ -16,6 +16,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from stau_rl.cli_study import Study
 
     arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) == ["--version"]:
+        from stau_rl import __version__
+
+        print(f"stau-rl {__version__}")
+        return
     command = tyro.extras.subcommand_cli_from_dict(
         {"regret": Regret, "study": Study, "heads": Heads, "calibrate": Calibrate, "speed": Speed},
         prog="stau-rl",
@@ -24,9 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     try:
         command.run()
-    except KeyboardInterrupt:
-        print(f"stopped{command.after_stop}", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"stopped{stop.args[0] if stop.args else command.after_stop}", file=sys.stderr)
         sys.exit(STOPPED)
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         print(f"stau-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(MISUSE)

@@ -40,7 +40,7 @@ class Heads:
         load_plugins(self.plugin)
         if self.head and self.scores is None:
             raise ValueError("--head needs --scores, the scores whose weights to show")
-        table = Table()
+        table, width = Table(), 0
         if self.scores is None:
             for column in ("head", "f(s), weights are f(s) / sum f(s)", "sharpened by", "source"):
                 table.add_column(column, overflow="fold")
@@ -48,6 +48,7 @@ class Heads:
                 table.add_row(str(member()), member.formula, member.sharpness or "-", member.source)
         else:
             scores = parse_scores(self.scores)
+            width = 50 + 12 * len(scores)
             for column in ("head", *(f"{score:g}" for score in scores.tolist()), "entropy"):
                 table.add_column(column, justify="left" if column == "head" else "right")
             heads: list[Head] = [parse_head(text) for text in self.head] or [member() for member in HEADS.values()]
@@ -59,7 +60,7 @@ class Heads:
                     continue
                 entropy = float(-(weights * weights.clamp(min=1e-300).log()).sum())
                 table.add_row(str(head), *(f"{weight:.4g}" for weight in weights.tolist()), f"{entropy + 0.0:.4g}")
-        wide_console().print(table)
+        wide_console(width).print(table)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """`stau-rl regret`: the bandit benchmark."""
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+
+if TYPE_CHECKING:
+    from stau_rl.envs import Arms
 
 HEADLINE_POLICIES = (
     "centred_ucb | softmax(beta=1)",
@@ -30,10 +34,10 @@ class Regret:
     Example: stau-rl regret --arms "gaussian(k=10)" --policy "ucb1" --policy "ucb | softmax(beta=8)" --horizon 1000
     """
 
-    arms: str = "bernoulli(k=10)"
-    """Arms: bernoulli(means=[.9,.8]), bernoulli(k=10), gaussian(means=[1,0], sigma=1), gaussian(k=10)."""
+    arms: str | None = None
+    """Arms, by default bernoulli(k=10); or bernoulli(means=[.9,.8]), gaussian(means=[1,0], sigma=1), gaussian(k=10)."""
     rewards: Path | None = None
-    """CSV or Parquet file of real observations, a row each; its arms replace --arms."""
+    """CSV or Parquet file of real observations, a row each; instead of --arms."""
     arm: str | None = None
     """With --rewards: the column that names the arm."""
     reward: str | None = None
@@ -56,14 +60,11 @@ class Regret:
     device: str = "auto"
     """cpu, cuda, cuda:N or auto."""
     out: Path | None = None
-    """Run directory to make. Default: runs/regret-DATE-TIME."""
+    """Run directory to make. Default: runs/regret-DATE-TIME-PROCESS."""
     resume: bool = False
     """Continue the run in --out, or show it if it is finished."""
 
-    @property
-    def after_stop(self) -> str:
-        """What to say after Ctrl-C."""
-        return "; what is finished is kept: repeat the command with --resume to go on" if self.out else ""
+    after_stop = ""
 
     def run(self) -> None:
         """Run the benchmark, print the table and say where the files are."""
@@ -78,23 +79,30 @@ class Regret:
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
         load_plugins(self.plugin)
-        out = self.out or Path("runs") / time.strftime("regret-%Y%m%d-%H%M%S")
+        if self.out == Path():
+            raise ValueError("--out must name a directory, got an empty name or the current directory")
+        out = self.out or Path("runs") / time.strftime(f"regret-%Y%m%d-%H%M%S-{os.getpid()}")
         arms = self._arms()
         console = wide_console()
-        with progress_bar(len(policies)) as report:
-            result = run_regret(
-                arms,
-                policies,
-                self.horizon,
-                self.instances,
-                self.seed,
-                baseline=self.baseline,
-                engine=self.engine,
-                device=self.device,
-                out=out,
-                resume=self.resume,
-                report=report,
-            )
+        try:
+            with progress_bar(len(policies)) as report:
+                result = run_regret(
+                    arms,
+                    policies,
+                    self.horizon,
+                    self.instances,
+                    self.seed,
+                    baseline=self.baseline,
+                    engine=self.engine,
+                    device=self.device,
+                    out=out,
+                    resume=self.resume,
+                    report=report,
+                )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"; what is finished is kept: repeat the command with --out {out} --resume to go on"
+            ) from None
         spec = result.spec
         if "means" in spec:
             labels = zip(spec["arm_labels"], spec["means"], strict=True)
@@ -108,16 +116,18 @@ class Regret:
             soft_wrap=True,
         )
 
-    def _arms(self) -> str:
+    def _arms(self) -> "str | Arms":
         from stau_rl.envs import EmpiricalArms
 
         if self.rewards is None:
             if self.arm is not None or self.reward is not None:
                 raise ValueError("--arm and --reward name columns of a file; give the file with --rewards FILE")
-            return self.arms
+            return self.arms or "bernoulli(k=10)"
+        if self.arms is not None:
+            raise ValueError("--rewards brings its own arms and does not go with --arms")
         if self.arm is None or self.reward is None:
             raise ValueError("--rewards FILE needs --arm COLUMN and --reward COLUMN")
-        return str(EmpiricalArms(str(self.rewards), self.arm, self.reward))
+        return EmpiricalArms(str(self.rewards), self.arm, self.reward)
 
 
 def engines_used(spec: dict[str, Any]) -> str:

@@ -7,6 +7,6 @@ from rich.console import Console
 WIDTH = 120
 
 
-def wide_console() -> Console:
-    """A console on standard output: the terminal's width, or 120 columns in a file or pipe."""
-    return Console(width=None if sys.stdout.isatty() else WIDTH)
+def wide_console(width: int = WIDTH) -> Console:
+    """A console on standard output: the terminal's width, or `width` columns, at least 120, in a file or pipe."""
+    return Console(width=None if sys.stdout.isatty() else max(WIDTH, width))

@@ -52,7 +52,7 @@ def _runs(engine: Any, policy: Any) -> str:
         engine.check(policy, table, 100)
     except EngineError:
         return "no"
-    return "CPU, CUDA" if engine.cuda else "CPU"
+    return ", ".join(name for name, able in (("CPU", engine.cpu), ("CUDA", engine.cuda)) if able)
 
 
 def _markdown(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

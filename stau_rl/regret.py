@@ -1,10 +1,11 @@
 """The regret benchmark: policies x arms x horizon x instances x seed -> regrets at checkpoints."""
 
+import os
 import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from stau_rl.rundir import RunDirectory
 FORMAT = 1
 ARM_STEPS_PER_PART = 2 * 10**8
 SMALLEST_PART, LARGEST_PART = 1024, 65536
+CUDA_PART = 1 << 18
+WRITTEN_PER_SECOND = 5e8
 MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
 PER_DECADE = 8
 
@@ -60,7 +63,7 @@ def run_regret(
         seed: in [0, 2^64). Instance i's history depends on (seed, i), the arms and the policy alone.
         checkpoints: steps in [1, T] at which regrets are kept; by default about eight per decade and T.
         baseline: the policy that differences are taken from; by default the first. It must be among `policies`.
-        engine: `numba`, `torch` or `auto`, which takes for each policy the first that runs it.
+        engine: `triton`, `numba`, `torch` or `auto`, which takes for each policy the first that runs it.
         device: `cpu`, `cuda`, `cuda:N` or `auto`.
         out: a run directory to fill; it must not exist, be empty, or hold this same run.
         resume: continue (or just load) the run in `out`.
@@ -75,6 +78,12 @@ def run_regret(
             an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
     """
     arms = parse_arms(arms) if isinstance(arms, str) else arms
+    if not isinstance(arms, Arms):
+        raise ValueError(f"arms must be a text or Arms, got {arms!r}")
+    if not isinstance(device, str):
+        raise ValueError(f"device must be a text such as 'cpu' or 'cuda:0', got {device!r}")
+    if resume and out is None:
+        raise ValueError("resume needs out, the directory of the run to continue")
     parsed = _check_policies(policies)
     horizon = _check_count("horizon", horizon, MAX_HORIZON)
     instances = _check_count("instances", instances, MAX_INSTANCES)
@@ -87,13 +96,19 @@ def run_regret(
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:
         raise ValueError(f"baseline {base!r} is not among the policies ({'; '.join(names)}); add it to them")
+    _check_memory(len(names), arms.size, instances, len(steps), horizon)
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
     spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
     run = None if out is None else RunDirectory.open(out, spec, resume)
     try:
+        if run is not None:
+            # What a resumed run says of commit, versions and device stays what it said at first.
+            spec = run.spec if baseline is None else run.spec | {"baseline": base}
         if run is not None and run.finished:
-            return run.load()
+            found = run.load()
+            found.spec["baseline"] = spec["baseline"]
+            return found
         result = _play(arms, parsed, choices, spec, run, report)
         if run is not None:
             run.finish(result)
@@ -113,7 +128,7 @@ def _play(
 ) -> RegretResult:
     horizon, instances, seed = spec["horizon"], spec["instances"], spec["seed"]
     steps = np.asarray(spec["checkpoints"], dtype=np.int64)
-    part = part_size(arms.size, horizon)
+    part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
     fixed = arm_table(arms, seed, 0, instances) if arms.fixed_means is not None else None
     best_mean = np.empty(instances)
     result: RegretResult | None = None
@@ -121,8 +136,12 @@ def _play(
     seconds = dict.fromkeys(spec["policies"], 0.0)
     compiling = dict.fromkeys(spec["policies"], 0.0)
     replayed = dict.fromkeys(spec["policies"], 0)
-    for first in range(0, instances, part):
-        table = arm_table(arms, seed, first, min(part, instances - first))
+    # Drawn once, as every policy meets the same arms.
+    tables = {
+        first: arm_table(arms, seed, first, min(part, instances - first), choices[0].device)
+        for first in range(0, instances, part)
+    }
+    for first, table in tables.items():
         best_mean[first : first + table.instances] = table.means.max(axis=0)
     result = RegretResult.allocate(spec, best_mean, arms.size, regret_constant(fixed) if fixed is not None else None)
     for policy, choice, text in zip(policies, choices, spec["policies"], strict=True):
@@ -134,8 +153,8 @@ def _play(
             if report is not None:
                 report(text, done, horizon * instances)
 
-        for first in range(0, instances, part):
-            size = min(part, instances - first)
+        for first, table in tables.items():
+            size = table.instances
             block = run.read_part(text, first, size) if run is not None else None
             if block is None:
                 if choice.engine.compiles and not replayed[text]:
@@ -143,7 +162,7 @@ def _play(
                 begun = time.perf_counter()
                 block = choice.engine.simulate(
                     policy,
-                    arm_table(arms, seed, first, size),
+                    table,
                     seed=seed,
                     first_instance=first,
                     horizon=horizon,
@@ -152,9 +171,11 @@ def _play(
                     device=choice.device,
                     progress=advance,
                 )
-                seconds[text] += time.perf_counter() - begun
+                took = time.perf_counter() - begun
+                seconds[text] += took
                 replayed[text] += size
-                if run is not None:
+                # A part is kept unless playing it again is quicker than writing it.
+                if run is not None and took * WRITTEN_PER_SECOND > block.nbytes:
                     run.write_part(text, first, block)
             else:
                 advance(horizon * size)
@@ -188,15 +209,23 @@ def _compile(policy: Policy, choice: Choice, arms: Arms) -> float:
     return time.perf_counter() - begun
 
 
-def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> ArmTable:
-    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1."""
+def arm_table(arms: Arms, seed: int, first_instance: int, instances: int, device: str = "cpu") -> ArmTable:
+    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1.
+
+    A device other than `cpu` makes the random words there; the means are the same.
+    """
     fixed = arms.fixed_means
     if fixed is not None:
         means = fixed[:, None]
     else:
-        numbers = first_instance + np.arange(instances, dtype=np.int64)
-        index = np.arange(arms.size, dtype=np.int64)[:, None]
-        means = arms.mean_quantile(open_uniform(words(seed, numbers, index, ARM_MEAN)[0]))
+        numbers: Any = first_instance + np.arange(instances, dtype=np.int64)
+        index: Any = np.arange(arms.size, dtype=np.int64)[:, None]
+        if device != "cpu":
+            import torch
+
+            numbers, index = torch.as_tensor(numbers, device=device), torch.as_tensor(index, device=device)
+        uniforms = open_uniform(words(seed, numbers, index, ARM_MEAN)[0])
+        means = arms.mean_quantile(uniforms if isinstance(uniforms, np.ndarray) else uniforms.cpu().numpy())
     return ArmTable(
         kind=arms.reward_kind,
         means=means,
@@ -208,8 +237,10 @@ def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> Arm
     )
 
 
-def part_size(arms: int, horizon: int) -> int:
-    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536."""
+def part_size(arms: int, horizon: int, cuda: bool = False) -> int:
+    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536; 2^18 on a GPU."""
+    if cuda:
+        return CUDA_PART
     wanted = ARM_STEPS_PER_PART // (arms * horizon)
     return min(max(SMALLEST_PART, wanted // SMALLEST_PART * SMALLEST_PART), LARGEST_PART)
 
@@ -266,7 +297,7 @@ def _spec(
 
 def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
-    for name in ("numpy", "numba", "torch"):
+    for name in ("numpy", "numba", "torch", "triton"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:
@@ -283,9 +314,22 @@ def _device_name(choices: list[Choice]) -> str:
     return torch.cuda.get_device_name(device)
 
 
+def _check_memory(policies: int, arms: int, instances: int, checkpoints: int, horizon: int) -> None:
+    """Refuse a result that this machine cannot hold, before anything is written."""
+    pulls = 4 if horizon <= np.iinfo(np.int32).max else 8
+    needed = instances * (policies * (9 * checkpoints + pulls * arms + 8) + 8)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > memory:
+        raise ValueError(
+            f"{instances} instances of {policies} policies at {checkpoints} checkpoints need {needed / 2**30:.3g} GiB "
+            f"for their result, this machine has {memory / 2**30:.3g}; ask for fewer"
+        )
+
+
 def _check_policies(policies: Sequence[str | Policy]) -> list[Policy]:
-    if isinstance(policies, (str, Policy)):
-        raise ValueError(f"policies must be a list, got {policies!r}")
+    if isinstance(policies, (str, Policy)) or not isinstance(policies, Iterable):
+        raise ValueError(f"policies must be a list of texts or Policy objects, got {policies!r}")
+    policies = list(policies)
     if not policies:
         raise ValueError("policies must name at least one policy, got none")
     parsed = [parse_policy(policy) if isinstance(policy, str) else policy for policy in policies]
@@ -308,6 +352,8 @@ def _check_count(name: str, value: int, largest: int) -> int:
 def _check_checkpoints(checkpoints: Sequence[int] | None, horizon: int) -> list[int]:
     if checkpoints is None:
         return default_checkpoints(horizon)
+    if isinstance(checkpoints, str) or not isinstance(checkpoints, Iterable):
+        raise ValueError(f"checkpoints must be a list of steps, got {checkpoints!r}")
     steps = sorted({_check_count("every checkpoint", step, horizon) for step in checkpoints})
     if not steps:
         raise ValueError("checkpoints must name at least one step, got none")

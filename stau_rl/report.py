@@ -21,7 +21,7 @@ PERCENT = ("percent", "percent_low", "percent_high")
 
 
 def matched_controls(policies: list[str]) -> dict[str, str]:
-    """For each policy, the softmax on the same scores with the same slope at score 0, if it is in the list.
+    """For each policy, the softmax of the list on the same scores whose slope at score 0 is nearest, if near enough.
 
     A head that changes with t has no one slope, and so no control.
     """
@@ -33,13 +33,14 @@ def matched_controls(policies: list[str]) -> dict[str, str]:
         slope = pipe.head.slope_at_zero()
         if not 0.0 < slope < math.inf:
             continue
-        for other_text, other in pipes.items():
-            if (
-                isinstance(other.head, Softmax)
-                and other.score == pipe.score
-                and abs(other.head.slope_at_zero() - slope) < SAME_SLOPE * slope
-            ):
-                found[text] = other_text
+        distances = {
+            other_text: abs(other.head.slope_at_zero() / slope - 1.0)
+            for other_text, other in pipes.items()
+            if isinstance(other.head, Softmax) and other.score == pipe.score
+        }
+        nearest = min(distances, key=distances.__getitem__, default=None)
+        if nearest is not None and distances[nearest] < SAME_SLOPE:
+            found[text] = nearest
     return found
 
 
@@ -82,14 +83,14 @@ def render(result: RegretResult) -> RenderableType:
     for row in rows.to_dict("records"):
         baseline = row["policy"] == spec["baseline"]
         comparison.add_row(
-            row["policy"],
+            Text(row["policy"]),
             interval(row["regret"], row["regret_low"], row["regret_high"], ".4g", signed=False),
             "baseline" if baseline else interval(*(row[name] for name in PERCENT)),
             "" if pd.isna(row["matched_percent"]) else interval(*(row[f"matched_{name}"] for name in PERCENT)),
             "" if baseline or pd.isna(row["p_holm"]) else p_value(row["p_holm"]),
         )
         spread.add_row(
-            row["policy"],
+            Text(row["policy"]),
             interval(row["q50"], row["q05"], row["q95"], ".4g", signed=False),
             f"{row['cvar95']:.4g}",
             f"{100 * row['best_arm_rate']:.1f} %",
@@ -100,7 +101,7 @@ def render(result: RegretResult) -> RenderableType:
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("policy", overflow="fold", min_width=34)
     for name in columns:
         table.add_column(name, justify="right")
@@ -110,9 +111,11 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 def interval(value: float, low: float, high: float, form: str = "", signed: bool = True) -> str:
     """Text of a number with its interval, `-32.1 [-35.0, -29.0]`; by default to a digit that shows the width."""
     sign = "+" if signed else ""
+    if math.isnan(low):
+        return f"{value:{sign}{form or '.1f'}}"
     if not form:
         width = high - low
-        form = f".{min(4, max(1, 1 - math.floor(math.log10(width))))}f" if 0.0 < width < math.inf else ".1f"
+        form = f".{min(4, max(1, -math.floor(math.log10(width))))}f" if 0.0 < width < math.inf else ".1f"
     return f"{value:{sign}{form}} [{low:{sign}{form}}, {high:{sign}{form}}]"
 
 
@@ -129,17 +132,19 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
         "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
     )
-    base_head = _head(baseline)
+    base = _pipe(baseline)
     for text, row in by_policy.items():
-        head = _head(text)
-        if pd.isna(row["matched_percent"]) or text == baseline or head is None:
+        pipe = _pipe(text)
+        if pd.isna(row["matched_percent"]) or text == baseline or pipe is None:
             continue
         yield f"{text}: {_more_or_less(row, 'percent', 'the baseline')}."
-        if base_head is not None and (base_slope := _slope(base_head)) > 0:
-            ratio = head.slope_at_zero() / base_slope
+        same_score = base is not None and base.score == pipe.score
+        base_slope = _slope(base.head) if base is not None and same_score else 0.0
+        ratio = _slope(pipe.head) / base_slope if base_slope > 0.0 else 0.0
+        if ratio:
             yield f"  At score 0 its log-weights are {ratio:.3g} times as steep as the baseline's."
         yield f"  {_more_or_less(row, 'matched_percent', row['matched'])}, which is equally steep there."
-        if row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
+        if ratio > 1.0 + SAME_SLOPE and row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
             yield "  So its gain over the baseline is that of a sharper temperature, not of its shape."
     yield from _missing_controls(result.policies)
     reference = [name for name in ("random", "ucb1") if name in by_policy and name != baseline]
@@ -167,11 +172,6 @@ def _pipe(text: str) -> Pipe | None:
     return policy if isinstance(policy, Pipe) else None
 
 
-def _head(text: str) -> Head | None:
-    pipe = _pipe(text)
-    return None if pipe is None else pipe.head
-
-
 def _slope(head: Head) -> float:
     """Slope at score 0, or 0 where there is no one slope."""
     return head.slope_at_zero() if head.smooth_at_zero and not head.schedules else 0.0
@@ -180,6 +180,8 @@ def _slope(head: Head) -> float:
 def _more_or_less(row: dict[Any, Any], column: str, other: str) -> str:
     value, low, high = row[column], row[f"{column}_low"], row[f"{column}_high"]
     shown = interval(value, low, high)
+    if math.isnan(low):
+        return f"{shown} % regret against {other}, without an interval"
     if low <= 0.0 <= high:
         return f"No measurable difference in regret ({shown} %) from {other}"
     size = shown.split()[0].lstrip("+-")

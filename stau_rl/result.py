@@ -159,6 +159,8 @@ class RegretResult:
             ValueError: the policy is not in this result; the message lists those that are.
         """
         if policy not in self.policies:
+            policy = _canonical(policy)
+        if policy not in self.policies:
             known = ", ".join(repr(p) for p in self.policies)
             raise ValueError(f"policy {policy!r} is not in this result; it has {known}")
         return self.policies.index(policy)
@@ -224,6 +226,17 @@ class RegretResult:
         from stau_rl.runfiles import read_result
 
         return read_result(Path(directory))
+
+
+def _canonical(policy: str) -> str:
+    """The text that a policy prints, for `ucb|softmax(1)` and the like; the text itself if it does not parse."""
+    from stau_rl.agents import parse_policy
+    from stau_rl.text import SpecError
+
+    try:
+        return str(parse_policy(policy))
+    except SpecError:
+        return policy
 
 
 def _sizes(spec: dict[str, Any]) -> tuple[int, int, int]:

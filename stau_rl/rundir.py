@@ -217,7 +217,8 @@ class RunDirectory:
                 )
             return
         try:
-            stored = identity(json.loads((self.path / SPEC).read_text(encoding="utf-8")))
+            written = json.loads((self.path / SPEC).read_text(encoding="utf-8"))
+            stored = identity(written)
         except (ValueError, AttributeError) as error:
             raise ValueError(f"run directory {self.path}: {SPEC} is no spec of stau-rl ({error})") from error
         difference = first_difference(stored, identity(self.spec))
@@ -227,6 +228,7 @@ class RunDirectory:
                 f"run directory {self.path} holds a run of another spec: {where} is {here} there, "
                 f"{asked} was asked for; name another directory"
             )
+        self.spec = written
         self.finished = all((self.path / name).is_file() for name in FINAL_FILES)
         if not resume:
             state = "a finished" if self.finished else "an unfinished"

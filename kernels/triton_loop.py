@@ -1,0 +1,288 @@
+"""The compiled step loop on a GPU: every step of every instance inside one Triton kernel.
+
+`simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`triton_plan`) of one kernel
+(`triton_step`); this module keeps the state on the device, launches the kernel for a part of the steps at a time, and
+collects the results. Memory: 8 bytes (Bernoulli) or 12 per arm and instance of state, 16 for means and gaps and 4 for
+bounds where instances have their own, and 13 per checkpoint and instance; nothing per step and instance, unless
+`record`.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
+from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
+from stau_rl.kernels.philox import split_seed
+from stau_rl.kernels.triton_math import INTERPRETED
+from stau_rl.kernels.triton_plan import Plan, make_plan
+from stau_rl.kernels.triton_step import play_kernel
+
+THREADS = 128
+# Steps of which the table of bonuses is held at once.
+WIDTHS = 1 << 20
+# Arm-steps of one launch when somebody watches: about a quarter of a second of the fastest policies.
+WATCHED_WORK = 2.5e11
+_NEVER = (1 << 31) - 1
+
+
+def check(policy: Any, arms: ArmTable, horizon: int) -> None:
+    """Raise an EngineError, naming an engine that can, for what this one cannot run."""
+    make_plan(policy.lowered(), arms, horizon)
+
+
+def simulate(
+    policy: Any,
+    arms: ArmTable,
+    *,
+    seed: int,
+    first_instance: int,
+    horizon: int,
+    checkpoints: NDArray[np.int64],
+    dtype: str = "float32",
+    device: str = "cuda",
+    record: bool = False,
+    progress: Progress | None = None,
+) -> Block:
+    """Play `policy` on every instance of `arms` for `horizon` steps, on a GPU.
+
+    Args:
+        policy: a policy of `stau_rl.agents`; see `triton_plan` for those that have device functions.
+        arms: the arms, at most 1024.
+        seed: in [0, 2^64).
+        first_instance: global number of the block's first instance.
+        horizon: number of steps T, below 2^31.
+        checkpoints: increasing numbers of plays in [1, T] at which regret is read off.
+        dtype: `float32`, the precision of weights; argmax-type policies compare float64 scores regardless.
+        device: `cuda` or `cuda:N`; `cpu` under TRITON_INTERPRET=1.
+        record: also return every action and reward, which takes memory in proportion to T.
+        progress: called with the instance-steps finished since its last call, a few times a second.
+
+    Returns:
+        The block's results; see `Block`.
+
+    Raises:
+        EngineError: this engine cannot run what was asked.
+    """
+    if dtype != "float32":
+        raise EngineError(f"the triton engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
+    place = _check_device(device)
+    plan = make_plan(policy.lowered(), arms, horizon)
+    return Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
+
+
+def _check_device(device: str) -> torch.device:
+    if INTERPRETED:
+        return torch.device("cpu")
+    if not device.startswith("cuda"):
+        raise EngineError(f"the triton engine runs on device='cuda', got {device!r}; engine='numba' runs there")
+    if not torch.cuda.is_available():
+        raise EngineError("the triton engine needs a CUDA device and torch sees none; engine='numba' runs on a CPU")
+    return torch.device(device)
+
+
+class Run:
+    """State of one block on the device."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        arms: ArmTable,
+        device: torch.device,
+        seed: int,
+        first_instance: int,
+        horizon: int,
+        checkpoints: NDArray[np.int64],
+        record: bool,
+    ) -> None:
+        k, n = arms.arms, arms.instances
+        self.plan, self.arms, self.device, self.horizon = plan, arms, device, horizon
+        # The pulls of optimal arms are needed at two more steps, which become checkpoints of our own.
+        extra = [step for step in (late_start(horizon), horizon) if step > 0]
+        self.steps = np.union1d(checkpoints.astype(np.int64), extra)
+        self.rows = np.searchsorted(self.steps, checkpoints)
+        means = torch.as_tensor(arms.means, device=device)
+        bernoulli = arms.kind == "bernoulli"
+        self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
+        self.gap = means.max(dim=0, keepdim=True).values - means
+        self.value = torch.as_tensor(arms.values, device=device)
+        self.offset = torch.as_tensor(arms.offsets, device=device)
+        self.count = torch.zeros(k, n, dtype=torch.int32, device=device)
+        self.gain = torch.zeros(k, n, dtype=torch.int32 if bernoulli else torch.float64, device=device)
+        gradient = plan.choose == "preference"
+        self.preference = torch.full((k, n if gradient else 1), plan.preference, dtype=torch.float32, device=device)
+        self.total = torch.zeros(n if gradient else 1, dtype=torch.float64, device=device)
+        self.checkpoint = torch.as_tensor(np.append(self.steps, _NEVER).astype(np.int32), device=device)
+        self.regret = torch.empty(len(self.steps), n, dtype=torch.float64, device=device)
+        self.optimal = torch.empty(len(self.steps), n, dtype=torch.int8, device=device)
+        self.best = torch.empty(len(self.steps), n, dtype=torch.int32, device=device)
+        shape = (horizon, n) if record else (1, 1)
+        self.action = torch.empty(shape, dtype=torch.int16, device=device)
+        self.reward = torch.empty(shape, dtype=torch.float64, device=device)
+        self._make_widths(0)
+        self.record = record
+        self.threads, self.options = _shape(plan)
+        self.keys = [_signed(word) for word in split_seed(seed)]
+        self.first = [_signed(first_instance & 0xFFFFFFFF), _signed(first_instance >> 32 & 0xFFFFFFFF)]
+
+    def play(self, progress: Progress | None) -> Block:
+        """All steps, then the results on the host."""
+        self.run(progress)
+        return self.collect()
+
+    def run(self, progress: Progress | None = None) -> None:
+        """All steps."""
+        if self.device.type == "cuda":
+            with torch.cuda.device(self.device):
+                self._run(progress)
+        else:
+            self._run(progress)
+
+    def _run(self, progress: Progress | None) -> None:
+        step = 0
+        while step < self.horizon:
+            stop, paired = self._next(step, progress is not None)
+            self.launch(step, stop, paired)
+            if progress is not None:
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)
+                progress((stop - step) * self.arms.instances)
+            step = stop
+
+    def collect(self) -> Block:
+        """The results on the host."""
+        late = late_start(self.horizon)
+        late_optimal = self.best[-1].long()
+        if late > 0:
+            late_optimal -= self.best[int(np.searchsorted(self.steps, late))]
+        rows = torch.as_tensor(self.rows, device=self.device)
+        return Block(
+            regret=self.regret[rows].cpu().numpy(),
+            optimal=self.optimal[rows].bool().cpu().numpy(),
+            late_optimal=late_optimal.cpu().numpy(),
+            pulls=self.count.long().cpu().numpy(),
+            reward_sums=self.gain.double().cpu().numpy(),
+            actions=self.action.cpu().numpy() if self.record else None,
+            rewards=self.reward.cpu().numpy() if self.record else None,
+        )
+
+    def _next(self, step: int, watched: bool) -> tuple[int, bool]:
+        """Where the launch that starts at `step` stops, and whether it runs in pairs of steps."""
+        k, left = self.arms.arms, self.horizon - step
+        if self.plan.forced and step < k:
+            return min(k + k % 2, self.horizon), False
+        if step % 2 or left == 1:
+            return step + 1, False
+        size = min(left, self.plan.steps_per_launch)
+        if watched:
+            size = min(size, max(64, int(WATCHED_WORK / (k * self.arms.instances))))
+        return step + size // 2 * 2, True
+
+    def launch(self, start: int, stop: int, paired: bool) -> Any:
+        """Queue steps [start, stop); returns the compiled kernel, which knows its registers and code."""
+        plan, n = self.plan, self.arms.instances
+        if not self.width_start <= start < stop <= self.width_start + WIDTHS:
+            self._make_widths(start)
+        head = plan.head
+        block = self.threads // plan.lanes
+        shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
+        long = self.horizon > plan.steps_per_launch
+        grid = (-(-n // block),)
+        return play_kernel[grid](
+            self.count,
+            self.gain,
+            self.preference,
+            self.total,
+            self.arm,
+            self.gap,
+            self.width,
+            self.value,
+            self.offset,
+            self.checkpoint,
+            self.regret,
+            self.optimal,
+            self.best,
+            self.action,
+            self.reward,
+            start,
+            stop,
+            self.width_start,
+            int(np.searchsorted(self.steps, start, "right")),
+            n,
+            *self.first,
+            *self.keys,
+            1 if shared else n,
+            0 if shared else 1,
+            1 if gap_shared else n,
+            0 if gap_shared else 1,
+            float(self.arms.sigma),
+            plan.p,
+            plan.q,
+            plan.unit,
+            plan.offset,
+            plan.c,
+            K=self.arms.arms,
+            SLOTS=plan.slots,
+            LANES=plan.lanes,
+            BLOCK=block,
+            CHOOSE=plan.choose,
+            REFRESH=getattr(triton_policies, f"refresh_{plan.refresh}"),
+            SCORE=getattr(triton_policies, f"score_{plan.score}"),
+            CENTRED=plan.centred,
+            HEAD=getattr(triton_heads, head.name) if head else triton_heads.softmax_direct,
+            N=head.whole if head else 0,
+            SHIFTED=head.shifted if head else False,
+            SLOPE=getattr(triton_heads, plan.slope or "softmax_slope"),
+            REWARD=getattr(triton_rewards, self.arms.kind),
+            PACKED=plan.packed,
+            LONG=plan.packed and long,
+            CACHED=plan.refresh != "nothing",
+            DOUBLE=plan.double,
+            BASELINE=plan.width if plan.choose == "preference" else "none",
+            WIDTH=plan.width != "none",
+            FORCED=plan.forced and start < self.arms.arms,
+            PAIRED=paired,
+            RECORD=self.record,
+            FLOOR=plan.floor,
+            INDEX_BITS=plan.index_bits,
+            COUNT_BITS=plan.count_bits,
+            **self.options,
+        )
+
+    def _make_widths(self, start: int) -> None:
+        """The number per step that the policy needs, from step `start` on, computed in float64."""
+        kind = torch.float64 if self.plan.double else torch.float32
+        self.width_start = start
+        stop = min(start + WIDTHS, self.horizon) if self.plan.width != "none" else start + 1
+        steps = torch.arange(start, stop, dtype=torch.float64, device=self.device)
+        if self.plan.width == "bonus":
+            steps = steps.clamp_(min=1.0).log_().mul_(2.0).sqrt_().mul_(self.plan.c)
+        elif self.plan.width == "past":
+            steps = 1.0 / (steps + 1.0)
+        elif self.plan.width == "before":
+            steps = torch.where(steps > 0, 1.0 / steps.clamp(min=1.0), 0.0)
+        self.width = steps.to(kind)
+
+
+def _shape(plan: Plan) -> tuple[int, dict[str, int]]:
+    """Threads of a program and compiler options, the fastest of those measured on an H200.
+
+    The compiler takes a third more registers than the loop needs, for code that hardly runs; a cap makes room for
+    more warps. Draws by rejection go on until the last thread of a program is done, so a program is one warp there.
+    """
+    if plan.choose == "beta":
+        return 32, {"num_warps": 1}
+    shape: dict[str, int] = {"num_warps": THREADS // 32}
+    if plan.choose == "weight" and plan.packed:
+        if plan.slots <= 10:
+            shape["maxnreg"] = 64
+        elif plan.lanes > 1:
+            shape["maxnreg"] = 168
+    return THREADS, shape
+
+
+def _signed(word: int) -> int:
+    """A 32-bit word as the int32 with the same bits, so that kernel arguments keep one type."""
+    return word - (1 << 32) if word >= 1 << 31 else word

@@ -1,0 +1,157 @@
+"""Checks of the Triton engine, run as a script in a process of its own, as the interpreter is chosen at import.
+
+`python triton_cases.py NAME...` prints one JSON object {name: findings}; test_triton_loop.py asserts on them. With
+TRITON_INTERPRET=1 the kernel runs on the CPU; without, on the GPU, where the sizes are larger.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from stau_rl.agents import parse_policy
+from stau_rl.kernels import torch_loop, triton_loop, triton_plan
+from stau_rl.kernels.contract import ArmTable, EngineError
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+STEPS, INSTANCES = (20, 5) if INTERPRETED else (300, 777)
+NOTHING, NOWHERE = np.empty(0), np.empty(0, dtype=np.int64)
+
+
+def arms(kind, k=3, n=INSTANCES, means=None):
+    rng = np.random.default_rng(k)
+    if kind == "table":
+        groups = [np.sort(rng.normal(m, 1.0, 3 + 2 * i)) for i, m in enumerate(rng.normal(size=k))]
+        means = np.array([[group.mean()] for group in groups])
+        offsets = np.cumsum([0, *map(len, groups)]).astype(np.int64)
+        return ArmTable("table", means, 0.9, np.concatenate(groups), offsets, False, n)
+    if means is None:
+        means = rng.random((k, n)) if kind == "bernoulli" else rng.normal(size=(k, n))
+    return ArmTable(kind, means, 0.7, NOTHING, NOWHERE, kind == "bernoulli", n)
+
+
+def play(engine, policy, table, steps=STEPS, **changes):
+    checkpoints = np.unique([1, 2, 3, steps // 2, steps])
+    options = {"seed": 5, "first_instance": 77, "horizon": steps, "checkpoints": checkpoints, "record": True}
+    if engine is torch_loop:
+        options["dtype"] = "float64"
+    return engine.simulate(parse_policy(policy), table, **(options | changes))
+
+
+def golden():
+    rows = json.loads((Path(__file__).parent / "data" / "triton_histories.json").read_text())["rows"]
+    wrong = []
+    for row in rows:
+        table = arms("bernoulli", 3, 1, np.array(row["means"])[:, None])
+        block = play(triton_loop, row["policy"], table, 64, seed=row["seed"], first_instance=row["instance"])
+        if block.actions[:, 0].tolist() != row["arms"] or block.rewards[:, 0].tolist() != row["rewards"]:
+            wrong.append([row["policy"], row["seed"], row["instance"]])
+    return {"histories": len(rows), "wrong": wrong}
+
+
+def agree(policy, kind, k=3, steps=STEPS, slots=None):
+    if slots is not None:
+        triton_plan.MAX_SLOTS = slots
+    table = arms(kind, k)
+    ours, theirs = play(triton_loop, policy, table, steps), play(torch_loop, policy, table, steps)
+    triton_plan.MAX_SLOTS = 32
+    same = (ours.actions == theirs.actions).all(axis=0)
+
+    def error(name):
+        return float(np.abs(getattr(ours, name)[..., same] - getattr(theirs, name)[..., same]).max())
+
+    return {
+        "same": float(same.mean()),
+        **{name: error(name) for name in ("regret", "rewards", "reward_sums")},
+        **{
+            name: bool((getattr(ours, name)[..., same] == getattr(theirs, name)[..., same]).all())
+            for name in ("optimal", "late_optimal", "pulls")
+        },
+    }
+
+
+def equal(left, right):
+    names = ("regret", "optimal", "late_optimal", "pulls", "reward_sums", "actions", "rewards")
+    return {name: bool(np.array_equal(getattr(left, name), getattr(right, name))) for name in names}
+
+
+def split():
+    table = arms("bernoulli", 3)
+    whole = play(triton_loop, "centred_ucb | s_tau(tau=5)", table, 15)
+    cut = 2
+    parts = []
+    for begin, end in ((0, cut), (cut, INSTANCES)):
+        part = arms("bernoulli", 3, end - begin, table.means[:, begin:end])
+        parts.append(play(triton_loop, "centred_ucb | s_tau(tau=5)", part, 15, first_instance=77 + begin))
+    joined = {}
+    for name in ("regret", "optimal", "late_optimal", "pulls", "reward_sums", "actions", "rewards"):
+        pieces = np.concatenate([getattr(part, name) for part in parts], axis=-1)
+        joined[name] = bool(np.array_equal(pieces, getattr(whole, name)))
+    return joined
+
+
+def launches():
+    """Many launches, which take the path of long histories, against one; and progress adds up."""
+    table = arms("bernoulli", 3)
+    whole = play(triton_loop, "centred_ucb | softmax", table, 21)
+    done = []
+    triton_plan.Plan.steps_per_launch = property(lambda self: 6)
+    pieces = play(triton_loop, "centred_ucb | softmax", table, 21, progress=done.append)
+    return equal(whole, pieces) | {"progress": sum(done) == 21 * INSTANCES, "calls": len(done) > 3}
+
+
+def errors():
+    found = {}
+    table = arms("bernoulli", 3)
+    for name, change in {"dtype": {"dtype": "float64"}, "horizon": {"horizon": 1 << 31}}.items():
+        try:
+            play(triton_loop, "random", table, **change)
+        except EngineError as error:
+            found[name] = str(error)
+    return found
+
+
+WEIGHTED = {
+    "mean softmax": "mean | softmax(beta=10)",
+    "ucb s_tau": "ucb(c=0.5) | s_tau(tau=2.5)",
+    "centred s_tau": "centred_ucb | s_tau(tau=5)",
+    "centred s_tau eps=0": "centred_ucb | s_tau(tau=20, eps=0)",
+    "steep softmax": "centred_ucb | softmax(beta=64)",
+    "escort": "ucb | escort(p=2)",
+    "softplus_norm": "centred_ucb | softplus_norm",
+    "sigmoid_norm": "mean | sigmoid_norm",
+}
+WHOLE = {
+    "ucb1": "ucb1",
+    "greedy": "greedy",
+    "random": "random",
+    "eps_greedy": "eps_greedy(eps=0.3)",
+    "thompson": "thompson",
+    "gradient softmax": "gradient_bandit",
+    "gradient s_tau": "gradient_bandit(alpha=0.2, baseline=mean_before, head=s_tau(tau=2))",
+    "gradient escort": "gradient_bandit(baseline=none, head=escort)",
+}
+CASES = {
+    "golden": golden,
+    "split": split,
+    "launches": launches,
+    "errors": errors,
+    **{f"agree {name}": lambda text=text: agree(text, "bernoulli") for name, text in (WEIGHTED | WHOLE).items()},
+    **{
+        f"agree {name} {kind}": lambda name=name, kind=kind: agree((WEIGHTED | WHOLE)[name], kind)
+        for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
+        for kind in ("gaussian", "table")
+    },
+    **{
+        f"agree {name} lanes": lambda name=name: agree((WEIGHTED | WHOLE)[name], "bernoulli", 5, 12, 2)
+        for name in ("centred s_tau", "ucb1", "thompson")
+    },
+}
+
+if __name__ == "__main__":
+    # The reference works on a few thousand numbers at a time; more threads only wait for each other.
+    torch.set_num_threads(1)
+    json.dump({name: CASES[name]() for name in sys.argv[1:] or CASES}, sys.stdout)
