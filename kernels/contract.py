@@ -77,6 +77,12 @@ class Block:
     actions: NDArray[np.int16] | None = None
     rewards: NDArray[np.float64] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays that a run keeps."""
+        kept = (self.regret, self.optimal, self.late_optimal, self.pulls, self.reward_sums)
+        return sum(array.nbytes for array in kept)
+
 
 def late_start(horizon: int) -> int:
     """First step (counting from 0) of the last tenth of the horizon: T - max(1, T // 10)."""

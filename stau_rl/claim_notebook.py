@@ -11,6 +11,7 @@ CELLS = (
     ),
     (
         "code",
+        "%matplotlib inline\n"
         "from stau_rl.claim_data import ClaimData\n"
         "from stau_rl.claim_figures import draw_comparisons, draw_curves, draw_differences\n"
         "from stau_rl.claim_page import tables\n"

@@ -33,6 +33,8 @@ class Study:
     """Points of the grids and work per policy."""
     sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it."""
     out: Path | None = None
     """Folder of the study. Default: runs/study-DATE-TIME."""
     resume: bool = False
@@ -46,6 +48,7 @@ class Study:
     def run(self) -> None:
         """Play the study, print the table and say where the files are."""
         from stau_rl.console import wide_console
+        from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import settings_bar
         from stau_rl.study import ARMS, FAMILIES, play_settings
         from stau_rl.study_plan import SWEEPS, plan_study
@@ -53,6 +56,7 @@ class Study:
 
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the folder of the study to continue")
+        load_plugins(self.plugin)
         started = time.perf_counter()
         sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else SWEEPS
         settings = plan_study(

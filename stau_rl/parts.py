@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from stau_rl.rundir import RunDirectory
 
 # A network file system may go on saying for about a minute that a file it was asked for before is not there.
 PATIENCE_SECONDS = 90.0
+WRITTEN_PER_SECOND = 5e8
 
 Report = Callable[[str, int, int], None]
 """Called with a policy's text, the instance-steps it has done and all it has to do."""
@@ -33,6 +34,7 @@ class Plan:
         choices: the engine of each.
         spec: the run's spec, JSON-able.
         part: instances per part; the last part of a policy may have fewer.
+        tables: the arms of the parts met so far, by first instance; drawn once, as every policy meets the same arms.
     """
 
     arms: Arms
@@ -40,6 +42,14 @@ class Plan:
     choices: list[Choice]
     spec: dict[str, Any]
     part: int
+    tables: dict[int, ArmTable] = field(default_factory=dict)
+
+    def table(self, first: int, size: int, ranks: Ranks) -> ArmTable:
+        """The arms of a part."""
+        if first not in self.tables:
+            device = ranks.device(self.choices[0].device)
+            self.tables[first] = arm_table(self.arms, self.spec["seed"], first, size, device)
+        return self.tables[first]
 
     def parts(self, policy: int) -> Iterator[tuple[int, int, int]]:
         """(number, first instance, instances) of every part of a policy; numbers count over all policies."""
@@ -102,10 +112,11 @@ def play_share(
             if block is None:
                 if choice.engine.compiles and not played:
                     compiling = _compile(policy, choice, device, plan.arms)
+                table = plan.table(first, size, ranks)
                 begun = time.perf_counter()
                 block = choice.engine.simulate(
                     policy,
-                    arm_table(plan.arms, seed, first, size),
+                    table,
                     seed=seed,
                     first_instance=first,
                     horizon=horizon,
@@ -114,9 +125,12 @@ def play_share(
                     device=device,
                     progress=advance,
                 )
-                seconds += time.perf_counter() - begun
+                took = time.perf_counter() - begun
+                seconds += took
                 played += size
-                if run is not None:
+                # A part is kept unless playing it again is quicker than writing it; without a result to put it in,
+                # the file is the only way on.
+                if run is not None and (result is None or took * WRITTEN_PER_SECOND > block.nbytes):
                     run.write_part(text, first, block)
             else:
                 advance(horizon * size)
@@ -152,15 +166,23 @@ def timing(plan: Plan, work: list[dict[str, Work]]) -> dict[str, Any]:
     return found | ({"processes": len(work)} if len(work) > 1 else {})
 
 
-def arm_table(arms: Arms, seed: int, first_instance: int, instances: int) -> ArmTable:
-    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1."""
+def arm_table(arms: Arms, seed: int, first_instance: int, instances: int, device: str = "cpu") -> ArmTable:
+    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1.
+
+    A device other than `cpu` makes the random words there; the means are the same.
+    """
     fixed = arms.fixed_means
     if fixed is not None:
         means = fixed[:, None]
     else:
-        numbers = first_instance + np.arange(instances, dtype=np.int64)
-        index = np.arange(arms.size, dtype=np.int64)[:, None]
-        means = arms.mean_quantile(open_uniform(words(seed, numbers, index, ARM_MEAN)[0]))
+        numbers: Any = first_instance + np.arange(instances, dtype=np.int64)
+        index: Any = np.arange(arms.size, dtype=np.int64)[:, None]
+        if device != "cpu":
+            import torch
+
+            numbers, index = torch.as_tensor(numbers, device=device), torch.as_tensor(index, device=device)
+        uniforms = open_uniform(words(seed, numbers, index, ARM_MEAN)[0])
+        means = arms.mean_quantile(uniforms if isinstance(uniforms, np.ndarray) else uniforms.cpu().numpy())
     return ArmTable(
         kind=arms.reward_kind,
         means=means,

@@ -32,6 +32,7 @@ from stau_rl.rundir import RunDirectory
 FORMAT = 1
 ARM_STEPS_PER_PART = 2 * 10**8
 SMALLEST_PART, LARGEST_PART = 1024, 65536
+CUDA_PART = 1 << 18
 MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
 PER_DECADE = 8
 
@@ -145,7 +146,8 @@ def _plan(
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
     spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
-    return Plan(arms, parsed, choices, spec, part_size(arms.size, horizon))
+    part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
+    return Plan(arms, parsed, choices, spec, part)
 
 
 def _check_same(identities: list[dict[str, Any]]) -> None:
@@ -181,7 +183,7 @@ def _open(out: str | Path, spec: dict[str, Any], resume: bool, ranks: Ranks) -> 
 def _play(plan: Plan, run: RunDirectory | None, ranks: Ranks, report: Report | None) -> RegretResult | None:
     """Play this rank's parts; on rank 0 also put all together and write the files. None on other ranks."""
     started = time.perf_counter()
-    result = _allocate(plan) if ranks.first else None
+    result = _allocate(plan, ranks) if ranks.first else None
     work = ranks.together(lambda: play_share(plan, run, ranks, result, report))
 
     def finish() -> None:
@@ -200,21 +202,23 @@ def _play(plan: Plan, run: RunDirectory | None, ranks: Ranks, report: Report | N
     return result
 
 
-def _allocate(plan: Plan) -> RegretResult:
+def _allocate(plan: Plan, ranks: Ranks) -> RegretResult:
     """A result that waits for its blocks."""
     instances, seed = plan.spec["instances"], plan.spec["seed"]
     best_mean = np.empty(instances)
-    for first in range(0, instances, plan.part):
-        table = arm_table(plan.arms, seed, first, min(plan.part, instances - first))
-        best_mean[first : first + table.instances] = table.means.max(axis=0)
+    for _, first, size in plan.parts(0):
+        table = plan.table(first, size, ranks)
+        best_mean[first : first + size] = table.means.max(axis=0)
     fixed = arm_table(plan.arms, seed, 0, instances) if plan.arms.fixed_means is not None else None
     return RegretResult.allocate(
         plan.spec, best_mean, plan.arms.size, regret_constant(fixed) if fixed is not None else None
     )
 
 
-def part_size(arms: int, horizon: int) -> int:
-    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536."""
+def part_size(arms: int, horizon: int, cuda: bool = False) -> int:
+    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536; 2^18 on a GPU."""
+    if cuda:
+        return CUDA_PART
     wanted = ARM_STEPS_PER_PART // (arms * horizon)
     return min(max(SMALLEST_PART, wanted // SMALLEST_PART * SMALLEST_PART), LARGEST_PART)
 

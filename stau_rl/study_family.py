@@ -53,7 +53,8 @@ class Family:
         head = getattr(policy, "head", None)
         if not isinstance(policy, Pipe) or not isinstance(head, Head) or head.sharpness is None:
             return None
-        return head if isinstance(getattr(head, head.sharpness), (int, float)) else None
+        # A head that changes with the step is no family by itself; {x} in its schedule makes it one.
+        return None if head.schedules else head
 
     @property
     def tunable(self) -> bool:
@@ -83,12 +84,9 @@ class Family:
         """Slope of a member's head as in `member`, its parameter where there is no slope; nan if it has neither."""
         parsed = parse_policy(policy)
         head = getattr(parsed, "head", None)
-        if not isinstance(head, Head) or head.sharpness is None:
+        if not isinstance(head, Head) or head.sharpness is None or head.schedules:
             return float("nan")
-        value = getattr(head, head.sharpness)
-        if not isinstance(value, (int, float)):
-            return float("nan")
-        return _local_slope(head, parsed) if head.smooth_at_zero else float(value)
+        return _local_slope(head, parsed) if head.smooth_at_zero else float(getattr(head, head.sharpness))
 
     def grid(self, low: float, high: float, points: int) -> list[float]:
         """Log-spaced slopes between two ends, from the smallest legal one where `low` is not legal.
@@ -102,16 +100,12 @@ class Family:
         """Slope when the parameter is 1."""
         policy: Any = parse_policy(self.text.replace(PLACEHOLDER, "1")) if self.templated else parse_policy(self.raw)
         head = getattr(policy, "head", None)
-        if not isinstance(head, Head) or not head.smooth_at_zero:
+        if not isinstance(head, Head) or not head.smooth_at_zero or head.schedules:
             return 1.0
-        try:
-            if self.templated:
-                return _local_slope(head, policy) or 1.0
-            one: Any = replace(head, **{str(head.sharpness): 1.0})  # type: ignore[type-var]
-            return _local_slope(one, policy)
-        except (AttributeError, TypeError, ValueError, NotImplementedError):
-            # A parameter that depends on the step has no slope of its own.
-            return 1.0
+        if self.templated:
+            return _local_slope(head, policy) or 1.0
+        one: Any = replace(head, **{str(head.sharpness): 1.0})  # type: ignore[type-var]
+        return _local_slope(one, policy)
 
     def _legal(self, slope: float) -> bool:
         try:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.agents import Pipe, parse_policy
-from stau_rl.envs import Arms, BernoulliArms, GaussianArms, parse_arms
+from stau_rl.envs import Arms, BernoulliArms, EmpiricalArms, GaussianArms, parse_arms
+from stau_rl.plugin import plugin_hashes
 from stau_rl.study_family import Family, change_score
 from stau_rl.study_seeds import purpose_seed
 from stau_rl.study_setting import Setting
@@ -97,6 +98,7 @@ def plan_study(
             coarse=SIZES[size].coarse,
             fine=SIZES[size].fine,
             references=REFERENCES,
+            content=_content(texts, parse_arms(text)),
         )
         for setting in [base, *(point for sweep in sweeps for point in sweep_points(base, sweep))]:
             fitted = fit_budget(setting, SIZES[size])
@@ -184,6 +186,12 @@ def _with_arms(setting: Setting, k: float) -> Setting:
 def _bonus(text: str) -> float:
     policy = parse_policy(Family(text).raw)
     return float(getattr(policy.score, "c", 0.0)) if isinstance(policy, Pipe) else 0.0
+
+
+def _content(families: Sequence[str], arms: Arms) -> tuple[str, ...]:
+    hashes = plugin_hashes([parse_policy(Family(text).raw) for text in families])
+    digest = (arms.digest,) if isinstance(arms, EmpiricalArms) else ()
+    return (*(f"{name} {hashes[name]}" for name in sorted(hashes)), *digest)
 
 
 def _normal(text: str) -> str:

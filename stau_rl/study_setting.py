@@ -27,6 +27,7 @@ class Setting:
         coarse: points of the first grid.
         fine: points of the second grid, between the neighbours of the best of the first.
         references: policies shown beside the families, as they are.
+        content: digests of what the texts stand for and do not show: code of plug-in heads, files of observations.
     """
 
     sweep: str
@@ -43,11 +44,15 @@ class Setting:
     coarse: int
     fine: int
     references: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
 
     @property
     def identity(self) -> str:
         """Hexadecimal digest of everything that decides the numbers."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True)
+        fields = asdict(self)
+        if not self.content:
+            del fields["content"]
+        text = json.dumps({"format": FORMAT, **fields}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

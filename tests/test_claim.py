@@ -19,6 +19,7 @@ from stau_rl.claim_settings import ARMS, BONUSES, ROOT, SEED, claim_settings
 from stau_rl.claim_verdict import verdict
 from stau_rl.lai_robbins import bernoulli_constant
 from stau_rl.regret import run_regret
+from stau_rl.report import interval
 from stau_rl.robust import Estimate
 from stau_rl.study_compare import play_setting
 from stau_rl.study_files import rounded
@@ -106,7 +107,7 @@ def test_two_numbers_that_the_page_must_give(data: ClaimData) -> None:
     gaussian = data.row("c", f"{ARMS['Gaussian']} c 0", "tuned")
     text = claim.PAGE.read_text(encoding="utf-8")
     for row in (bernoulli, gaussian):
-        assert f"{row['percent']:+.1f} [{row['percent_low']:+.1f}, {row['percent_high']:+.1f}] %" in text
+        assert f"{interval(row['percent'], row['percent_low'], row['percent_high'])} %" in text
     assert ("softmax wins" in text) == (gaussian["percent_low"] > 0)
 
 

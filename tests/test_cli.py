@@ -13,7 +13,8 @@ from stau_rl.cli_heads import Calibrate, Heads
 from stau_rl.cli_regret import Regret
 
 FILES = {"spec.json", "checkpoints.parquet", "instances.parquet", "summary.csv", "regret.png"}
-SMALL = ["regret", "--arms", "bernoulli(k=3)", "--horizon", "50", "--instances", "20", "--engine", "torch"]
+SIZE = ["regret", "--horizon", "50", "--instances", "20", "--engine", "torch"]
+SMALL = [*SIZE, "--arms", "bernoulli(k=3)"]
 TWO = ["--policy", "centred_ucb | softmax(beta=1)", "--policy", "centred_ucb | s_tau(tau=5)"]
 
 
@@ -63,7 +64,7 @@ def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str], folder: Pat
         (["--seed", "-1"], "seed must be an integer in [0, 2^64), got -1"),
         (["--arm", "name"], "give the file with --rewards FILE"),
         (["--reward", "score"], "give the file with --rewards FILE"),
-        (["--engine", "jax"], "unknown engine 'jax'; known: auto, numba, torch"),
+        (["--engine", "jax"], "unknown engine 'jax'; known: auto, triton, numba, torch"),
         (["--device", "tpu"], "unknown device 'tpu'; known: auto, cpu, cuda, cuda:N"),
         (["--device", "cuda:99"], "device 'cuda:99' is not there"),
         (["--baseline", "thompson"], "baseline 'thompson' is not among the policies"),
@@ -114,7 +115,7 @@ BAD_FILES: list[tuple[str | None, str]] = [
     (None, "does not exist"),
     ("", "is empty"),
     ("arm,reward\n", "has no rows"),
-    ("arm,value\na,1\n", "has no column 'reward'; it has arm, value"),
+    ("arm,value\na,1\n", "has no column 'reward'; it has 'arm', 'value'"),
     ("arm,reward\na,1\nb,good\n", "row 2 of column 'reward' in 'obs.csv' must be a finite number, got 'good'"),
     ("arm,reward\na,nan\nb,1\n", "row 1 of column 'reward' in 'obs.csv' must be a finite number, got 'nan'"),
     ("arm,reward\na,1\nb,2\nc,inf\n", "row 3 of column 'reward' in 'obs.csv' must be a finite number, got 'inf'"),
@@ -128,7 +129,7 @@ def test_a_bad_rewards_file(text: str | None, message: str, capsys: pytest.Captu
     if text is not None:
         (tmp_path / "obs.csv").write_text(text)
     columns = ["--rewards", "obs.csv", "--arm", "arm", "--reward", "reward"]
-    error = _fails([*SMALL, *TWO, *columns, "--out", "run"], capsys, tmp_path)
+    error = _fails([*SIZE, *TWO, *columns, "--out", "run"], capsys, tmp_path)
     assert error.startswith("stau-rl: error: ")
     assert message in error
     assert error.count("\n") == 1
@@ -136,7 +137,7 @@ def test_a_bad_rewards_file(text: str | None, message: str, capsys: pytest.Captu
 
 @pytest.mark.parametrize("columns", [[], ["--arm", "a"], ["--reward", "r"]])
 def test_rewards_need_both_columns(columns: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    error = _fails([*SMALL, "--rewards", "obs.csv", *columns], capsys, tmp_path)
+    error = _fails([*SIZE, "--rewards", "obs.csv", *columns], capsys, tmp_path)
     assert error == "stau-rl: error: --rewards FILE needs --arm COLUMN and --reward COLUMN\n"
 
 
@@ -207,7 +208,7 @@ def test_degenerate_runs_print_a_table(changes: list[str], capsys: pytest.Captur
 def test_real_observations(engine: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "obs.csv").write_text("when,group,score\n1,red,0.5\n2,blue,2\n3,red,1\n4,blue,1.25\n5,green,-1\n")
     columns = ["--rewards", "obs.csv", "--arm", "group", "--reward", "score", "--engine", engine]
-    main([*SMALL, *TWO, *columns, "--out", "run"])
+    main([*SIZE, *TWO, *columns, "--out", "run"])
     printed = capsys.readouterr().out
     # Means: blue (2 + 1.25) / 2, green -1, red 0.75.
     assert "3 arms, mean reward of each: blue: 1.625, green: -1, red: 0.75" in printed
@@ -291,7 +292,7 @@ def test_a_stop_keeps_what_is_done(
             main([*SMALL, *TWO, "--out", "run"])
     assert stopped.value.code == 130
     assert capsys.readouterr().err.endswith(
-        "stopped; what is finished is kept: repeat the command with --resume to go on\n"
+        "stopped; what is finished is kept: repeat the command with --out run --resume to go on\n"
     )
     assert len(list((tmp_path / "run" / "parts").glob("*.npz"))) == 2
     main([*SMALL, *TWO, "--out", "run", "--resume"])

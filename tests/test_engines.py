@@ -316,7 +316,7 @@ def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_engines_say_what_they_cannot_run() -> None:
     policy, table = parse_policy("ucb1"), arm_table(parse_arms("bernoulli(k=2)"), 0, 0, 1)
-    with pytest.raises(ValueError, match=r"unknown engine 'jax'; known: auto, numba, torch"):
+    with pytest.raises(ValueError, match=r"unknown engine 'jax'; known: auto, triton, numba, torch"):
         choose_engine(policy, table, 10, engine="jax")
     with pytest.raises(ValueError, match=r"unknown dtype 'float16'; known: auto, float32, float64"):
         choose_engine(policy, table, 10, dtype="float16")

@@ -99,7 +99,8 @@ def test_a_killed_rank_ends_the_run_and_another_number_resumes_it(alone: Path, t
     assert re.fullmatch(r"stau-rl: error: another process of this run has ended; .* --resume to go on\n", ended[0][2])
     assert (ended[1][2], ended[2][2]) == ("", "")
     kept = len(list((tmp_path / "run" / "parts").glob("*.npz")))
-    assert kept == 12  # of 15: five each by ranks 0 and 2, two by the one that was killed
+    # Of 15: five by rank 0, two by the one that was killed, and what rank 2 had done when rank 0 left.
+    assert 7 <= kept <= 12
     resumed = _without_torchrun(2, *SMALL, "--out", out, "--resume")
     assert [code for code, _, _ in resumed] == [0, 0], resumed
     _assert_same_files(tmp_path / "run", alone)

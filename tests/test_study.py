@@ -184,6 +184,18 @@ def test_a_head_from_elsewhere_takes_part(monkeypatch: pytest.MonkeyPatch) -> No
     assert_allclose([float(text.split("a=")[1].rstrip(")")) for text in curve["policy"]], curve["slope"], rtol=6e-6)
 
 
+def test_schedules_are_families_of_their_own() -> None:
+    """As they are, or with {x} in the expression, whose values then run over the grid."""
+    fixed, free = "centred_ucb(c=0.25) | softmax(beta=4*log(t+1))", "centred_ucb(c=0.25) | s_tau(tau=1+{x}*log(t))"
+    assert not Family(fixed).tunable
+    assert Family(free).member(2.5) == "centred_ucb(c=0.25) | s_tau(tau=1+2.5*log(t))"
+    small = replace(SETTING, families=(SOFTMAX, fixed, free), instances=16, tuning_instances=8, coarse=3, fine=2)
+    table = play_setting(small)
+    assert table.loc[table["comparison"] == "tuned", "tuning_points"].tolist() == [5, 0, 5]
+    assert np.isfinite(table["regret"]).all()
+    assert list(table.loc[(table["comparison"] == "slope"), "family"]) == []
+
+
 # Scores of the pilot run
 
 
