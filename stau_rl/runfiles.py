@@ -7,7 +7,8 @@ of the arrays is held. Equal results give equal bytes: whatever may differ betwe
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,12 +53,17 @@ def write_result(directory: Path, result: "RegretResult") -> None:
     if np.isnan(result.regret[:, -1]).any():
         raise ValueError("the result has instances without a regret; every policy must have played all of them")
     write_json(directory / SPEC, result.spec)
-    with whole_file(directory / CHECKPOINTS) as path:
-        _write_checkpoints(path, result)
-    with whole_file(directory / INSTANCES) as path:
-        _write_instances(path, result)
+    # Encoding holds no lock, so the two large files are written side by side, and the tables made meanwhile.
+    with ThreadPoolExecutor(2) as pool:
+        large = [
+            pool.submit(_write_whole, directory / CHECKPOINTS, _write_checkpoints, result),
+            pool.submit(_write_whole, directory / INSTANCES, _write_instances, result),
+        ]
+        table = summary_table(result)
+        for written in large:
+            written.result()
     with whole_file(directory / SUMMARY) as path:
-        summary_table(result).to_csv(path, index=False, float_format=CSV_FLOAT, lineterminator="\n")
+        table.to_csv(path, index=False, float_format=CSV_FLOAT, lineterminator="\n")
     with whole_file(directory / FIGURE) as path:
         save_figure(result, path)
     write_json(directory / TIMING, result.timing)
@@ -100,6 +106,11 @@ def summary_table(result: "RegretResult") -> pd.DataFrame:
     return result.summary().merge(result.compare(), on=["policy", "step"], how="left")
 
 
+def _write_whole(path: Path, write: Callable[[Path, "RegretResult"], None], result: "RegretResult") -> None:
+    with whole_file(path) as temporary:
+        write(temporary, result)
+
+
 def _write_checkpoints(path: Path, result: "RegretResult") -> None:
     """A row group per policy and batch of steps (or of instances, where one step has more than a batch)."""
     n = result.best_mean.size
@@ -115,7 +126,9 @@ def _write_checkpoints(path: Path, result: "RegretResult") -> None:
             ("optimal", pa.bool_()),
         ]
     )
-    with _writer(path, schema, ["policy", "regret"], ["step", "instance"]) as writer:
+    # Regrets repeat where all instances share their means, and hardly where each draws its own.
+    repeated = ["policy", "regret"] if "means" in result.spec else ["policy"]
+    with _writer(path, schema, repeated, ["step", "instance"]) as writer:
         for p in range(len(result.policies)):
             for first in range(0, steps.size, batch):
                 some = slice(first, first + batch)
