@@ -8,5 +8,9 @@ WIDTH = 120
 
 
 def wide_console(width: int = WIDTH) -> Console:
-    """A console on standard output: the terminal's width, or `width` columns, at least 120, in a file or pipe."""
-    return Console(width=None if sys.stdout.isatty() else max(WIDTH, width))
+    """A console on standard output of `width` columns, 120 or more; a wider terminal's width is taken.
+
+    A narrower terminal wraps the lines by itself, which keeps every number where a squeezed table would cut it off.
+    """
+    terminal = Console().width if sys.stdout.isatty() else 0
+    return Console(width=max(WIDTH, width, terminal))
