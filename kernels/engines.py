@@ -40,7 +40,14 @@ class Engine:
 
     def simulate(self, *args: Any, **kwargs: Any) -> Any:
         """Play one block; see `stau_rl.kernels.contract`."""
-        return import_module(self.module).simulate(*args, **kwargs)
+        try:
+            return import_module(self.module).simulate(*args, **kwargs)
+        except Exception as error:
+            # Of a device function that does not compile; the message's first line says where.
+            if type(error).__module__.startswith("numba.core.errors"):
+                lines = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
+                raise EngineError(f"engine {self.name!r} cannot compile this policy: {lines[:300]}") from error
+            raise
 
     def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
         """Raise an EngineError if this engine cannot run `policy`; the message names one that can."""

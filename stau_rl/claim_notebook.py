@@ -26,7 +26,7 @@ CELLS = (
     ),
     ("code", "tables(data)"),
     ("code", "draw_comparisons(data)"),
-    ("markdown", "## Regret over the parameter\n\nBands hold for a whole curve at once."),
+    ("markdown", "## Regret over the parameter\n\nBands are made for a whole curve at once."),
     ("code", "draw_curves(data)"),
     ("markdown", "## Where s^tau really differs\n\nAn offset of the scores, and the scale of the rewards."),
     ("code", "draw_differences(data)"),

@@ -53,10 +53,14 @@ class PluginHead(Head):
         """The function's answer, checked.
 
         Raises:
-            ValueError: it is no tensor of the shape and dtype of `scores`, or holds NaN or +inf.
+            ValueError: the function failed, or its answer is no tensor of the shape and dtype of `scores`, or holds NaN
+                or +inf.
         """
         values = {name: self.fixed(getattr(self, name)) for name in self._ranges()}
-        answer = type(self).function(scores, **values)
+        try:
+            answer = type(self).function(scores, **values)
+        except Exception as error:
+            raise ValueError(f"head {self.name!r} failed: {type(error).__name__}: {error}") from error
         if not isinstance(answer, Tensor) or answer.shape != scores.shape or answer.dtype != scores.dtype:
             kind = f"{answer.dtype} {list(answer.shape)}" if isinstance(answer, Tensor) else type(answer).__name__
             wanted = f"{scores.dtype} {list(scores.shape)}"

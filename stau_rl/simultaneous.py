@@ -2,7 +2,8 @@
 
 A band made of pointwise 95 % intervals misses a curve of twenty points somewhere far more often than one time in
 twenty. Here one critical value serves all points: the 95 % quantile of max over the points of |resampled mean -
-mean| / se. Points that share their instances are strongly correlated, and the band is then hardly wider than pointwise.
+mean| / se. Where the data are skewed, as regrets are, a few hundred instances are too few for the stated level. Points
+that share their instances are strongly correlated, and the band is then hardly wider than pointwise.
 """
 
 from dataclasses import dataclass
