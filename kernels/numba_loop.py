@@ -153,7 +153,7 @@ def _empty_block(arms: ArmTable, horizon: int, checkpoints: int, record: bool) -
 
 
 def _aligned(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """An uninitialised array that starts on a cache line, so that no sixteen lanes straddle two."""
+    """An uninitialised array that starts on a cache line, so that no vector straddles one line more than it must."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     buffer = np.empty(size + CACHE_LINE, dtype=np.uint8)
     start = -buffer.ctypes.data % CACHE_LINE

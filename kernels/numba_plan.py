@@ -5,6 +5,7 @@ from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
 from stau_rl.kernels.numba_codegen import Specialisation
+from stau_rl.kernels.numba_lanes import WIDTH
 from stau_rl.kernels.numba_heads import BoundHead, bind_head
 from stau_rl.schedule import Schedule
 
@@ -104,7 +105,7 @@ def _specialisation(
     gain = count if arms.kind == "bernoulli" else "float64"
     unrolled = arms.arms <= UNROLL_ARMS
     per_lane = arms.arms * (20 if real == "float32" and gain == "int32" else 32)
-    lanes = max(1, min(16, CACHE_BYTES // (16 * per_lane))) * 16
+    lanes = max(1, min(256 // WIDTH, CACHE_BYTES // (WIDTH * per_lane))) * WIDTH
     return Specialisation(choose, head, arms.arms, lanes, unrolled, count, gain, real, flags)
 
 

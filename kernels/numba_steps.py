@@ -5,12 +5,12 @@ specialisation from it. The rules of that small language, all of it Python:
 
 - `for k in ARMS:` is unrolled over the arms, or kept as a loop where there are many.
 - `name[k]` of a state array (`count`, `gain`, `bound`, `mu`, `mean`, `root`, `preference`) is a vector load
-  or store: sixteen instances of arm k. `name[k]` of a scratch name (`score`, `level`, `edge`, `weight`) is
+  or store: thirty-two instances of arm k. `name[k]` of a scratch name (`score`, `level`, `edge`, `weight`) is
   a local variable of arm k where the arms are unrolled, and a buffer in the first-level cache otherwise.
 - `if FLAG:` on an upper-case flag is decided while the source is written.
 - `CHOOSE` stands for the body of one of the `choose_` functions, which sets `arm`, int32 lanes.
 
-In them `v` is the first of the sixteen lanes within the block, `chance` and `luck` are the 24-bit words of
+In them `v` is the first of the thirty-two lanes within the block, `chance` and `luck` are the 24-bit words of
 the action and the reward uniform, `p` and `q` the parameters of the head or policy (those of the step, from
 `scheduled`, where they change with it), and `bonus` is c sqrt(2 ln N).
 """
