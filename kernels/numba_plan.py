@@ -5,8 +5,8 @@ from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
 from stau_rl.kernels.numba_codegen import Specialisation
-from stau_rl.kernels.numba_lanes import WIDTH
 from stau_rl.kernels.numba_heads import BoundHead, bind_head
+from stau_rl.kernels.numba_lanes import WIDTH
 from stau_rl.schedule import Schedule
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
