@@ -1,7 +1,8 @@
 """What a head is: scores in, weights out."""
 
+import copy
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class Head:
         smooth_at_zero: d log f / ds exists at s = 0, so that slopes there can be matched.
         sharpness: the name of the parameter that sharpens the head, or None.
         finite_only: an unmasked score of -inf is refused; elsewhere it is the limit of ever lower scores.
+        mass_kind: what the weights of a row sum to. `simplex`: 1. `sub`: between 0 and 1, the rest is the probability
+            of abstaining. `free`: any non-negative number.
     """
 
     __slots__ = ()
@@ -34,6 +37,7 @@ class Head:
     smooth_at_zero: ClassVar[bool] = True
     sharpness: ClassVar[str | None] = None
     finite_only: ClassVar[bool] = False
+    mass_kind: ClassVar[Literal["simplex", "sub", "free"]] = "simplex"
 
     def __post_init__(self) -> None:
         """Check the parameters; schedules at a few steps."""
@@ -66,8 +70,27 @@ class Head:
         for name, schedule in self.schedules.items():
             limits.get(name, Range()).check_steps(self.name, name, schedule, horizon)
 
-    def fixed(self, value: float | Schedule) -> float:
-        """The value of a parameter, for use in `log_f`; a ValueError if it is a schedule."""
+    def bind(self, **tensors: Tensor) -> Self:
+        """This head with tensors in place of some parameters, so that gradients reach them.
+
+        Args:
+            **tensors: by parameter; each broadcasts against the scores, with size 1 along the axis of the entries.
+                Their values are not checked.
+
+        Raises:
+            ValueError: the head has no such parameter.
+        """
+        unknown = [name for name in tensors if name not in self._ranges()]
+        if unknown:
+            known = ", ".join(self._ranges()) or "none"
+            raise ValueError(f"{self.name} has no parameter {unknown[0]!r}; its parameters: {known}")
+        bound = copy.copy(self)
+        for name, value in tensors.items():
+            object.__setattr__(bound, name, value)
+        return bound
+
+    def fixed(self, value: Any) -> Any:
+        """The value of a parameter, a number or a bound tensor, for use in `log_f`; a ValueError for a schedule."""
         if isinstance(value, Schedule):
             raise ValueError(f"{self} changes with t; head.at(t) is the head of step t")
         return value
@@ -109,6 +132,19 @@ class Head:
         """
         check_scores(scores, mask, finite=self.finite_only)
         return self.unchecked_log_weights(scores, dim, mask).exp().to(scores.dtype)
+
+    def weights_and_mass(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Weights along an axis and what they sum to; arguments and errors as in `log_weights`.
+
+        Returns:
+            The weights, and the mass of each row without the axis `dim`: exactly 1 for a simplex head, 0 for a row that
+            has no unmasked entry. Both are differentiable.
+        """
+        weights = self.weights(scores, dim, mask)
+        if self.mass_kind != "simplex":
+            return weights, weights.sum(dim)
+        counted = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask.expand(weights.shape)
+        return weights, counted.any(dim).to(weights.dtype)
 
     def slope_at_zero(self) -> float:
         """Slope d log f / ds at s = 0, by automatic differentiation in float64.

@@ -83,14 +83,18 @@ def log_s_tau(
     elif not torch.compiler.is_compiling() and not bool(((tau >= 1) & tau.isfinite()).all()):
         raise ValueError(f"s_tau: tau must be finite and >= 1, got a tensor with minimum {float(tau.detach().min())!r}")
     working, mask = prepare(scores, mask)
+    return _bound_log_s_tau(working, tau, eps, dim, mask).to(scores.dtype)
+
+
+def _bound_log_s_tau(working: Tensor, tau: float | Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
     exponent = torch.as_tensor(tau, dtype=working.dtype, device=working.device)
     if exponent.ndim and exponent.expand(torch.broadcast_shapes(exponent.shape, working.shape)).stride(dim) != 0:
         raise ValueError(f"s_tau: tau must have size 1 along dim {dim}, got shape {tuple(exponent.shape)}")
     if working.shape[dim] == 0:
-        return scores
+        return working
     shape = torch.broadcast_shapes(exponent.shape, working.shape)
     mask = None if mask is None else mask.expand(shape)
-    return _LogSTau.apply(working.expand(shape), exponent, eps, dim, mask).to(scores.dtype)
+    return _LogSTau.apply(working.expand(shape), exponent, eps, dim, mask)
 
 
 def s_tau(scores: Tensor, tau: float | Tensor, eps: float = EPS, dim: int = -1, mask: Tensor | None = None) -> Tensor:
@@ -121,6 +125,8 @@ class STau(Head):
         return self.fixed(self.tau) * log_phi(scores, self.fixed(self.eps))
 
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-        """Log-weights in the working dtype; the plain form, as tau needs no gradient here."""
+        """Log-weights in the working dtype; the plain form where tau is a number, as it needs no gradient there."""
         scores, mask = prepare(scores, mask)
+        if isinstance(self.tau, Tensor):
+            return _bound_log_s_tau(scores, self.tau, self.fixed(self.eps), dim, mask)
         return normalise_log(self.log_f(scores), dim, mask)

@@ -27,4 +27,6 @@ class Softmax(Head):
     def log_f(self, scores: Tensor) -> Tensor:
         """Return beta s; a score of -inf has f = 0 at every beta."""
         beta = self.fixed(self.beta)
-        return beta * scores if beta else scores.where(scores.isneginf(), scores * 0.0)
+        if not isinstance(beta, Tensor) and beta == 0.0:
+            return scores.where(scores.isneginf(), scores * 0.0)
+        return beta * scores
