@@ -60,7 +60,6 @@ class Plateau:
         from stau_rl.plateau import (
             ARMS,
             DEFAULT_GRADIENTS,
-            STARTS,
             STEP_SIZES,
             default_folder,
             plan_plateau,
@@ -75,7 +74,7 @@ class Plateau:
         cells = plan_plateau(
             self.head or DEFAULT_METHODS,
             self.arms or ARMS,
-            self.start or STARTS,
+            self.start or None,
             self.gradient or DEFAULT_GRADIENTS,
             self.step_size or STEP_SIZES,
             self.updates,

@@ -51,7 +51,7 @@ Value = TypeVar("Value")
 def plan_plateau(
     methods: Sequence[str] = DEFAULT_METHODS,
     arms: Sequence[int] = ARMS,
-    starts: Sequence[str] = STARTS,
+    starts: Sequence[str] | None = None,
     gradients: Sequence[str] = DEFAULT_GRADIENTS,
     step_sizes: Sequence[float] = STEP_SIZES,
     updates: int = UPDATES,
@@ -65,8 +65,8 @@ def plan_plateau(
     Args:
         methods: texts as `stau_rl.plateau_methods` reads them.
         arms: numbers of arms, 2 to 1024.
-        starts: texts of initial probabilities. Starts that leave the second best of so many arms no more than the best
-            are left out.
+        starts: texts of initial probabilities, by default those of `STARTS` that fit. One that leaves the second best of
+            so many arms no more than the best is left out there.
         gradients: keys of `stau_rl.plateau_run.GRADIENTS`.
         step_sizes: the grid of all methods.
         updates: updates per policy, >= 1.
@@ -93,7 +93,7 @@ def plan_plateau(
     for name in gradients:
         if name not in GRADIENTS:
             raise ValueError(f"unknown gradient {name!r}{suggest(name, GRADIENTS)}")
-    for text in starts:
+    for text in starts or ():
         if not any(fits(parse_start(text), count) for count in arms):
             raise ValueError(f"{text} leaves the second best arm no more than the best; take a smaller p or fewer arms")
     known = {str(parse_method(text)): parse_method(text) for text in methods}
@@ -102,7 +102,7 @@ def plan_plateau(
         Cell(count, text, name, method, grid, updates, float(within), draws, tuning_draws, seed, content[method])
         for name in _once(gradients)
         for count in _once(arms)
-        for text in _once(str(parse_start(text)) for text in starts)
+        for text in _once(str(parse_start(text)) for text in starts or STARTS)
         if fits(parse_start(text), count)
         for method in known
     ]
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.resume and given.out is None:
             raise ValueError("--resume needs --out DIR, the folder of the benchmark to continue")
         cells = plan_plateau(
-            given.head or DEFAULT_METHODS, given.arms or ARMS, given.start or STARTS,
+            given.head or DEFAULT_METHODS, given.arms or ARMS, given.start or None,
             given.gradient or DEFAULT_GRADIENTS, given.step_size or STEP_SIZES, given.updates, given.within,
             given.draws, given.tuning_draws, given.seed,
         )  # fmt: skip
