@@ -65,8 +65,8 @@ def plan_plateau(
     Args:
         methods: texts as `stau_rl.plateau_methods` reads them.
         arms: numbers of arms, 2 to 1024.
-        starts: texts of initial probabilities, by default those of `STARTS` that fit. One that leaves the second best of
-            so many arms no more than the best is left out there.
+        starts: texts of initial probabilities, by default those of `STARTS` that fit. One that leaves the second best
+            of so many arms no more than the best is left out there.
         gradients: keys of `stau_rl.plateau_run.GRADIENTS`.
         step_sizes: the grid of all methods.
         updates: updates per policy, >= 1.

@@ -1,7 +1,7 @@
 """The plateau benchmark as a section of docs/rl.md, written from the committed rows.
 
 `python -m stau_rl.plateau_page DIR` takes the tables of a finished benchmark into notebooks/results and draws
-docs/plateau.png (fewest arms, starts that are not `shared`); without a folder it draws the figure again from the committed curves.
+docs/plateau.png (fewest arms, no `shared` starts); without a folder it draws the figure from the committed curves.
 """
 
 import argparse
