@@ -48,10 +48,10 @@ def plateau_section(csv_path: str | Path = RESULTS / TABLE) -> str:
     for (gradient, arms), mine in best.groupby(["gradient", "arms"], sort=False):
         parts.append(f"**K = {arms}, {NOTES[str(gradient)]}.** Draws not there, % [95 %]; median updates; step size.")
         parts.append(_main_table(mine))
-    for (gradient, arms), mine in rows[(rows["kind"] == "grid")].groupby(["gradient", "arms"], sort=False):
-        start = hardest(mine)
+    grid = rows[(rows["kind"] == "grid") & rows["start"].str.startswith("each")]
+    for (gradient, arms, start), mine in grid.groupby(["gradient", "arms", "start"], sort=False):
         parts.append(f"The whole grid at K = {arms}, {start}, {gradient}: draws not there, %, by step size.")
-        parts.append(_grid_table(mine[mine["start"] == start]))
+        parts.append(_grid_table(mine))
     parts.append("\n".join(notes(rows)))
     parts.append(_made(rows))
     return "\n\n".join(parts) + "\n"
@@ -96,24 +96,20 @@ def _finding(row: dict[Any, Any], grid: pd.DataFrame) -> str:
 def _pull(best: pd.DataFrame) -> list[str]:
     """How much of softmax's failure comes from the other arms: the same p for the best arm, `each` against `shared`."""
     found = []
-    softmax = best[best["method"].str.startswith("softmax")]
+    softmax = best[best["method"].str.startswith("softmax") & (best["gradient"] == "exact")]
     for row in softmax[softmax["start"].str.startswith("each")].to_dict("records"):
-        other = softmax[
-            (softmax["start"] == row["start"].replace("each", "shared"))
-            & (softmax["arms"] == row["arms"])
-            & (softmax["gradient"] == row["gradient"])
-        ]
+        other = softmax[(softmax["start"] == row["start"].replace("each", "shared")) & (softmax["arms"] == row["arms"])]
         if len(other):
             found.append(
-                f"K = {row['arms']}, {row['gradient']}: `{row['start']}` {share_text(row)} %, "
+                f"K = {row['arms']}: `{row['start']}` {share_text(row)} %, "
                 f"`{other.iloc[0]['start']}` {share_text(dict(other.iloc[0]))} %"
             )
     if not found:
         return []
     return [
         "What holds softmax is the arms below the second best: their mass lowers V, so the second best too is above "
-        "V and is reinforced most, as it holds the most mass. Softmax at its best step size, each of them at p against "
-        f"all of them together at p: {'; '.join(found)}."
+        "V and is reinforced most, as it holds the most mass. Softmax at its best step size with exact gradients, each "
+        f"of them at p against all of them together at p: {'; '.join(found)}."
     ]
 
 
@@ -122,19 +118,14 @@ def is_remedy(method: str) -> bool:
     return method.startswith("learned(") and any(f"{name}=" in method for name in ("rate", "freeze", "target"))
 
 
-def hardest(rows: pd.DataFrame) -> str:
-    """The start of the largest mean share of failures."""
-    return str(rows.groupby("start", sort=False)["failed"].mean().idxmax())
-
-
 def _setup(rows: pd.DataFrame) -> str:
     first = rows.iloc[0]
     return (
         "One state, K arms, rewards uniform on [0, 1], policy-gradient ascent on the scores: the set-up of Mei et al. "
         "2020. All heads start from the same probabilities: `uniform`; `each(p)`, where every arm but the second best "
         "has p and the second best the rest; or `shared(p)`, where the best arm has p, the arms below the second best "
-        "share p, and the second best has the rest. The scores that give them are computed per head, with the largest "
-        "at 10 unless `top` says otherwise, which for s^tau is its positive offset and to softmax makes no difference. "
+        "share p, and the second best has the rest (an `each(p)` that is uniform in truth is left out). The scores that "
+        "give them are computed per head, with the largest at 10 unless `top` says otherwise, which for s^tau is its positive offset and to softmax makes no difference. "
         f"A policy is there when its expected reward is within {first['within']:g} of the best arm's. Plain "
         "`learned(...)` moves tau along the same gradient with the same step size; the remedies are a step size of its "
         "own (`rate`, a multiple), a warm-up (`freeze`, updates) and entropy control (`target`, a share of log K). A "
