@@ -124,12 +124,13 @@ def _setup(rows: pd.DataFrame) -> str:
         "One state, K arms, rewards uniform on [0, 1], policy-gradient ascent on the scores: the set-up of Mei et al. "
         "2020. All heads start from the same probabilities: `uniform`; `each(p)`, where every arm but the second best "
         "has p and the second best the rest; or `shared(p)`, where the best arm has p, the arms below the second best "
-        "share p, and the second best has the rest (an `each(p)` that is uniform in truth is left out). The scores that "
-        "give them are computed per head, with the largest at 10 unless `top` says otherwise, which for s^tau is its positive offset and to softmax makes no difference. "
-        f"A policy is there when its expected reward is within {first['within']:g} of the best arm's. Plain "
-        "`learned(...)` moves tau along the same gradient with the same step size; the remedies are a step size of its "
-        "own (`rate`, a multiple), a warm-up (`freeze`, updates) and entropy control (`target`, a share of log K). A "
-        "head that is there sooner than its warm-up ends was not yet learning tau."
+        "share p, and the second best has the rest. An `each(p)` that is uniform in truth is left out. The scores that "
+        "give them are computed per head. Their largest is 10 unless `top` says otherwise, which is the positive "
+        "offset of s^tau and makes no difference to softmax. A policy is there when its expected reward is within "
+        f"{first['within']:g} of the best arm's. Plain `learned(...)` moves tau along the same gradient with the same "
+        "step size; the remedies are a step size of its own (`rate`, a multiple), a warm-up (`freeze`, updates) and "
+        "entropy control (`target`, a share of log K). A head that is there sooner than its warm-up ends was not yet "
+        "learning tau."
     )
 
 
