@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
+import torch
 
 from stau_rl.plateau_cell import Cell, play_cell, same_grid
 from stau_rl.plateau_files import FIGURE, PlateauFolder
@@ -135,8 +136,9 @@ def run_plateau(
         All rows; the module's docstring has the columns, `stau_rl.plateau_cell` those of `curve` rows.
 
     Raises:
-        ValueError: the folder is not free.
+        ValueError: the folder is not free, or the device is not there.
     """
+    _check_device(device)
     tables = []
     tell: Report = report or (lambda title, done: None)
     with ExitStack() as stack:
@@ -184,6 +186,13 @@ def play_and_print(cells: Sequence[Cell], out: Path, resume: bool, device: str) 
     console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
+def _check_device(device: str) -> None:
+    if device.split(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r} was asked for, but torch sees no CUDA device; take cpu")
+
+
 def default_folder() -> Path:
     """A new folder under runs/."""
     return Path("runs") / time.strftime("plateau-%Y%m%d-%H%M%S")
@@ -220,6 +229,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (OSError, ValueError) as error:
         print(f"stau_rl.plateau: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped; finished cells are kept: repeat the command with --out DIR --resume to go on", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -193,6 +193,7 @@ def test_the_command_prints_the_table_and_writes_the_files(tmp_path, capsys):
         (["--step-size", "-1"], "step sizes must be finite and > 0"),
         (["--updates", "0"], "updates must be an integer >= 1"),
         (["--plugin", "nowhere.py"], "nowhere.py"),
+        (["--device", "tpu"], "device must be cpu or cuda, got 'tpu'"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(extra, message, tmp_path, capsys):
