@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 EDGES = {"low": "v", "high": "^"}
+HEAD, CELL, GAP = 34, 22, 2
+"""Columns of text: of a head, of a cell such as `>20000 [15696, >20000]`, and between two cells."""
 
 
 def render(rows: pd.DataFrame) -> RenderableType:
@@ -20,10 +22,10 @@ def render(rows: pd.DataFrame) -> RenderableType:
     for (gradient, arms), mine in best.groupby(["gradient", "arms"], sort=False):
         title = f"{gradient} gradient, K = {arms}: draws not there, %; updates until there (median); step size"
         table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("head", overflow="fold", min_width=20)
+        table.add_column("head", no_wrap=True, min_width=HEAD)
         starts = list(mine["start"].unique())
         for start in starts:
-            table.add_column(start, justify="right", no_wrap=True)
+            table.add_column(start, justify="right", no_wrap=True, min_width=CELL)
         for method, group in mine.groupby("method", sort=False):
             by_start: dict[Any, dict[Any, Any]] = {row["start"]: row for row in group.to_dict("records")}
             table.add_row(str(method), *("\n".join(cells(by_start[start])) for start in starts if start in by_start))
@@ -32,9 +34,14 @@ def render(rows: pd.DataFrame) -> RenderableType:
     return Group(*parts)
 
 
-def cells(row: dict[Any, Any]) -> tuple[str, str]:
-    """`41 [35, 47]` and `7806 [5120, >20000] @ 40`: share of failures, median of steps and the step size."""
-    return f"{share_text(row)} %", f"{steps_text(row)} @ {row['step_size']:g}{EDGES.get(row['edge'], '')}"
+def width(rows: pd.DataFrame) -> int:
+    """How many columns of text the widest table needs."""
+    return max(len(method) for method in (*rows["method"], HEAD * " ")) + (CELL + GAP) * rows["start"].nunique()
+
+
+def cells(row: dict[Any, Any]) -> tuple[str, str, str]:
+    """`41 [35, 47] %`, `7806 [5120, >20000]`, `at 40^`: share of failures, median of steps, step size."""
+    return f"{share_text(row)} %", steps_text(row), f"at {row['step_size']:g}{EDGES.get(row['edge'], '')}"
 
 
 def share_text(row: dict[Any, Any]) -> str:
