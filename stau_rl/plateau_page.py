@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from stau_rl.plateau import PUBLISHED_STEP
 from stau_rl.plateau_files import CURVES, FIGURE, TABLE, read_rows, write_rows
 from stau_rl.plateau_report import notes, share_text, steps_text
 
@@ -88,9 +89,12 @@ def findings(rows: pd.DataFrame) -> list[str]:
 
 
 def _finding(row: dict[Any, Any], grid: pd.DataFrame) -> str:
-    """One head: its share at its best step size, and the least and largest on the grid."""
-    low, high = 100 * grid["failed"].min(), 100 * grid["failed"].max()
-    return f"`{row['method']}` {share_text(row)} % (over the grid {low:.0f} to {high:.0f})"
+    """One head: its share at its best step size, and for softmax at the published one too."""
+    text = f"`{row['method']}` {share_text(row)} %"
+    published = grid[grid["step_size"] == PUBLISHED_STEP]
+    if not row["method"].startswith("softmax") or row["gradient"] != "exact" or published.empty:
+        return text
+    return f"{text} ({100 * published['failed'].iloc[0]:.0f} % at the published step size {PUBLISHED_STEP:g})"
 
 
 def _pull(best: pd.DataFrame) -> list[str]:

@@ -34,7 +34,7 @@ def progress_bar(policies: int) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def settings_bar(settings: int) -> Iterator[Callable[[str, float], None]]:
-    """Show a bar on standard error over the settings of a study while the block runs; nothing where that is no terminal.
+    """Show a bar on standard error over a study's settings while the block runs; nothing where that is no terminal.
 
     Args:
         settings: how many there are.
