@@ -120,12 +120,14 @@ class Regret:
             means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
             console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
         console.print(render(result))
-        timing = result.timing
-        last = [f"Engine: {engines_used(spec)}. Table, figure and data: {out}"]
+        took, timing = sum(phases.seconds().values()), result.timing
+        last = [f"Engine: {engines_used(spec)}. Took {took:.1f} s. Table, figure and data: {out}"]
         if "phases" in timing:
-            last.append(f"Took {timing['total_seconds']:.1f} s: {sentence(timing['phases'])}")
+            last.append(f"Time of the run: {sentence(timing['phases'])}.")
         if "peak_gpu_memory_mib" in timing:
-            last.append(f"Peak GPU memory: {timing['peak_gpu_memory_mib'] / 1024.0:.2f} GiB")
+            last.append(f"Peak GPU memory: {timing['peak_gpu_memory_mib'] / 1024.0:.2f} GiB.")
+        if "engine_note" in spec:
+            last.append(f"{spec['engine_note'][0].upper()}{spec['engine_note'][1:]}.")
         console.print("\n".join(last), highlight=False, markup=False, soft_wrap=True)
 
     def _arms(self) -> "str | Arms":

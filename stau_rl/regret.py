@@ -301,6 +301,9 @@ def _spec(
         "versions": _versions(),
         "device_name": _device_name(choices),
     }
+    notes = list(dict.fromkeys(choice.note for choice in choices if choice.note))
+    if notes:
+        spec["engine_note"] = "; ".join(notes)
     if plugins:
         spec["plugins"] = plugins
     if isinstance(arms, EmpiricalArms):

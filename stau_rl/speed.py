@@ -23,7 +23,9 @@ from stau_rl.speed_rows import stamp
 from stau_rl.speed_worker import SEED, Worker
 from stau_rl.threads import cores
 
-SAME_HISTORIES = 0.95
+# A wrong loop shares hardly a history. A right one parts where a uniform falls beside a rounded boundary: hardly ever at
+# ten arms, in a tenth of the histories at a thousand.
+SAME_HISTORIES, SAME_OF_MANY_ARMS = 0.95, 0.5
 
 Report = Callable[[str], None]
 
@@ -90,7 +92,7 @@ def _ready(workers: list[Worker], head: str, arms: int, report: Report) -> dict[
             if player.engine is not None:
                 few = max(32, 4096 // arms)
                 facts["same_histories"] = worker.ask("same", Case(head, few, arms + 100, arms))
-                if not facts["same_histories"] >= SAME_HISTORIES:
+                if not facts["same_histories"] >= (SAME_HISTORIES if arms <= 32 else SAME_OF_MANY_ARMS):
                     share = facts["same_histories"]
                     raise ValueError(f"{player.name}: only {share:.3f} of the histories are those of the reference")
             found[worker] = {case: facts | measured for case, measured in cases.items()}

@@ -134,9 +134,7 @@ def _cuda_players() -> list[Player]:
     scans = {
         "JAX scan, library functions": replace(base, softplus="library", power="exp_log", cdf="cumsum"),
         "JAX scan, arms first": base,
-        "JAX scan, draws per step": replace(base, draw="step", unroll=4),
         "JAX scan, arms apart": replace(base, layout="arms_apart", unroll=4),
-        "JAX scan, arms apart, one step": replace(base, layout="arms_apart", unroll=1),
     }
     return [
         Player("triton", "cuda", TritonGame, _cuda_sizes, 1_000, "triton", "triton"),

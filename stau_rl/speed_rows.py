@@ -35,8 +35,8 @@ COLUMNS = (
     "same_histories",
     "settings",
 )
-"""`median`, `p20`, `p80`: arm-steps per second over the repeats. `compile_seconds`: first run less the next, small where
-compiled code was on the disk (NUMBA_CACHE_DIR and TRITON_CACHE_DIR can name empty folders).
+"""`median`, `p20`, `p80`: arm-steps per second over the repeats. `compile_seconds`: first run less the next, small
+where compiled code was on the disk (NUMBA_CACHE_DIR and TRITON_CACHE_DIR can name empty folders).
 `peak_memory_mib`: memory that setting up and the first run took on top of the process, of the device for a GPU.
 `ceiling_share`: special functions per second over what the device's units can do. `regret_z`: distance of the mean
 regret from its exact value, in standard errors. `same_histories`: share identical to the float64 reference."""

@@ -143,23 +143,24 @@ def distance(regret: Any, exact: float) -> float:
 def _peak_memory(player: Player) -> Iterator[dict[str, float]]:
     """Memory that the block takes at most on top of what was held before, MiB; nan where nothing tells."""
     found = {"peak_memory_mib": math.nan}
-    read, reset = _host_peak, _reset_host_peak
-    if player.device == "cuda" and player.needs == "jax":
+    if player.device == "cpu":
+        _reset_host_peak()
+        before, peak = _host_peak(), _host_peak
+    elif player.needs == "jax":
         import jax
 
-        def read() -> float:
+        def peak() -> float:
+            # Of the process: JAX cannot be told to forget an earlier peak.
             return float((jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use", math.nan))
 
-        def reset() -> None:
-            pass
-    elif player.device == "cuda":
+        before = 0.0
+    else:
         import torch
 
-        read, reset = torch.cuda.max_memory_allocated, torch.cuda.reset_peak_memory_stats
-    reset()
-    before = read() if player.device == "cpu" else 0.0
+        torch.cuda.reset_peak_memory_stats()
+        before, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated
     yield found
-    found["peak_memory_mib"] = (read() - before) / 2.0**20
+    found["peak_memory_mib"] = (peak() - before) / 2.0**20
 
 
 def _host_peak() -> float:
