@@ -23,8 +23,8 @@ from stau_rl.speed_rows import stamp
 from stau_rl.speed_worker import SEED, Worker
 from stau_rl.threads import cores
 
-# A wrong loop shares hardly a history. A right one parts where a uniform falls beside a rounded boundary: hardly ever at
-# ten arms, in a tenth of the histories at a thousand.
+# A wrong loop shares hardly a history. A right one parts where a uniform falls beside a rounded boundary: hardly ever
+# at ten arms, in a tenth of the histories at a thousand.
 SAME_HISTORIES, SAME_OF_MANY_ARMS = 0.95, 0.5
 
 Report = Callable[[str], None]
@@ -54,7 +54,7 @@ def measure(
         Rows as in `stau_rl.speed_rows`; of several batch sizes, the fastest.
 
     Raises:
-        ValueError: a loop plays another game, or an engine does not run.
+        ValueError: an engine plays another game, or does not run.
     """
     rows: list[dict[str, Any]] = []
     ceiling = special_ceiling() if device == "cuda" else math.nan
@@ -96,12 +96,12 @@ def _ready(workers: list[Worker], head: str, arms: int, report: Report) -> dict[
                     share = facts["same_histories"]
                     raise ValueError(f"{player.name}: only {share:.3f} of the histories are those of the reference")
             found[worker] = {case: facts | measured for case, measured in cases.items()}
-        except TimeoutError as error:
-            worker.stop()
-            workers.remove(worker)
+        except (TimeoutError, ValueError) as error:
             if player.engine is not None:
                 raise ValueError(str(error)) from None
-            report(str(error))
+            worker.stop()
+            workers.remove(worker)
+            report(f"{error}: left out")
     return found
 
 

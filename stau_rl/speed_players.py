@@ -121,9 +121,9 @@ def _cpu_players() -> list[Player]:
         Player("torch", "cpu", partial(EngineGame, "torch", "cpu"), small, 50, "torch", None),
         Player("torch eager step", "cpu", partial(TorchGame, "cpu", False), small, 50, "torch"),
         Player("torch.compile step", "cpu", partial(TorchGame, "cpu", True), small, 50, "torch"),
-        Player("JAX scan", "cpu", partial(JaxGame, library), large, 250, "jax"),
-        Player("JAX scan, a process per core", "cpu", partial(JaxGame, per_core), large, 250, "jax"),
-        Player("JAX scan, kernel rewritten by hand", "cpu", partial(JaxGame, FASTEST), large, 500, "jax"),
+        Player("JAX scan", "cpu", partial(JaxGame, "cpu", library), large, 250, "jax"),
+        Player("JAX scan, a process per core", "cpu", partial(JaxGame, "cpu", per_core), large, 250, "jax"),
+        Player("JAX scan, kernel rewritten by hand", "cpu", partial(JaxGame, "cpu", FASTEST), large, 500, "jax"),
     ]
 
 
@@ -140,7 +140,10 @@ def _cuda_players() -> list[Player]:
         Player("triton", "cuda", TritonGame, _cuda_sizes, 1_000, "triton", "triton"),
         Player("torch eager step", "cuda", partial(TorchGame, "cuda", False), _cuda_sizes, 50, "torch"),
         Player("torch.compile step", "cuda", partial(TorchGame, "cuda", True), _cuda_sizes, 200, "torch"),
-        *(Player(name, "cuda", partial(JaxGame, scan), _cuda_sizes, 1_000, "jax") for name, scan in scans.items()),
+        *(
+            Player(name, "cuda", partial(JaxGame, "cuda", scan), _cuda_sizes, 1_000, "jax")
+            for name, scan in scans.items()
+        ),
     ]
 
 
@@ -259,8 +262,13 @@ class TorchGame:
 class JaxGame:
     """A case for a JAX scan; with worker processes, seconds include sending the results."""
 
-    def __init__(self, settings: Any, case: Case) -> None:
+    def __init__(self, device: str, settings: Any, case: Case) -> None:
         """Note what to play."""
+        if device == "cuda":
+            import jax
+
+            if jax.default_backend() != "gpu":
+                raise ValueError(f"JAX sees no GPU, its backend is {jax.default_backend()}")
         self._settings = settings
         self._game: dict[str, Any] = {"means": case.arms if case.means is None else np.array(case.means), "c": 1.0}
         self._game |= {"horizon": case.steps, "instances": case.instances, "settings": settings, **case.sharpness}

@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -44,37 +45,46 @@ class Worker:
         try:
             self._here.send((question, arguments))
             if not self._here.poll(self._limit):
-                raise TimeoutError(f"{self.player.name} has taken more than {self._limit:.0f} s and is left out")
+                raise TimeoutError(f"{self.player.name} has taken more than {self._limit:.0f} s")
             ok, answer = self._here.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise TimeoutError(f"{self.player.name} has ended without an answer and is left out") from None
+            raise TimeoutError(f"{self.player.name} has ended without an answer") from None
         if not ok:
             raise ValueError(f"{self.player.name}: {answer}")
         return answer
 
     def stop(self) -> None:
-        """End the process."""
-        with suppress(OSError):
-            self._here.close()
+        """End the process and those that it has started."""
+        self._here.close()
         self._process.join(5.0)
         if self._process.is_alive():
+            if self._process.pid:
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.join()
 
 
 def _serve(connection: Any, device: str, name: str) -> None:
+    # A group of its own: a stop from the keyboard is the parent's to handle, and a scan's own processes end with this.
+    os.setsid()
     # Peers share the card's memory; must be set before JAX starts.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    server = _Server(players(device)[name])
+    try:
+        _answer(connection, _Server(players(device)[name]))
+    finally:
+        os.killpg(0, signal.SIGKILL)
+
+
+def _answer(connection: Any, server: "_Server") -> None:
+    """Answer questions until nobody asks."""
     while True:
         try:
             question, arguments = connection.recv()
-        except (EOFError, KeyboardInterrupt):
+        except EOFError:
             return
         try:
             answer = True, getattr(server, question)(*arguments)
-        except KeyboardInterrupt:
-            return
         except Exception as error:
             answer = False, f"{type(error).__name__}: {str(error).strip()[:400]}"
         connection.send(answer)

@@ -177,6 +177,23 @@ def test_the_command_measures_prints_and_keeps(small, tmp_path, capsys) -> None:
     assert len(read(file)) == 1
 
 
+def test_a_wrong_peer_is_left_out(small, tmp_path, monkeypatch, capsys) -> None:
+    kept = players("cpu")["numba"]
+    both = dict(speed.players("cpu"))
+    both["JAX scan"] = speed_players.Player("JAX scan", "cpu", kept.make, lambda arms: (64,), 20, "numpy")
+    monkeypatch.setattr(speed, "players", lambda device: both)
+    check = speed_worker._Server.check
+
+    def wrong(self, head):
+        return check(self, head) if self._player.engine else distance(np.arange(100.0), 4.5)
+
+    monkeypatch.setattr(speed_worker._Server, "check", wrong)
+    file = tmp_path / "rows.csv"
+    Speed(device="cpu", arms=(10,), head=("s_tau(tau=5)",), repeats=1, rows=file).run()
+    assert read(file)["engine"].tolist() == ["numba"]
+    assert "standard errors from 4.5: left out" in capsys.readouterr().out
+
+
 def test_a_wrong_loop_adds_no_row(small, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(speed_worker, "EXACT_REGRET", {"s_tau(tau=5)": 4.0})
     with pytest.raises(ValueError, match="standard errors from 4"):
@@ -208,7 +225,7 @@ def test_a_worker_answers_from_a_process_of_its_own_and_is_left_out_when_it_take
         with pytest.raises(ValueError, match="numba: AttributeError"):
             worker.ask("no_such_question")
         worker._limit = 0.0
-        with pytest.raises(TimeoutError, match="numba has taken more than 0 s and is left out"):
+        with pytest.raises(TimeoutError, match="numba has taken more than 0 s"):
             worker.ask("prepare", Case("s_tau(tau=5)", 64, 20, 3))
     finally:
         worker.stop()
