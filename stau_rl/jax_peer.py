@@ -167,10 +167,22 @@ def _prepare(
     return table, partial(_start, c=float(c), tau=tau, beta=beta, horizon=horizon, settings=settings, seed=seed)
 
 
+_POOLS: list[ProcessPoolExecutor] = []
+
+
 @lru_cache(maxsize=1)
 def _workers(processes: int) -> ProcessPoolExecutor:
     """Worker processes that outlive the call, so that each compiles a loop once."""
-    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread)
+    context = multiprocessing.get_context("spawn")
+    _POOLS.append(ProcessPoolExecutor(processes, mp_context=context, initializer=_single_thread))
+    return _POOLS[-1]
+
+
+def stop_workers() -> None:
+    """End the worker processes; a later call starts new ones."""
+    _workers.cache_clear()
+    while _POOLS:
+        _POOLS.pop().shutdown()
 
 
 def _single_thread() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stau_rl.jax_peer import stop_workers
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.speed_players import Case, Game, Player, players
 
@@ -56,7 +57,7 @@ class Worker:
     def stop(self) -> None:
         """End the process and those that it has started."""
         self._here.close()
-        self._process.join(5.0)
+        self._process.join(20.0)
         if self._process.is_alive():
             if self._process.pid:
                 with suppress(ProcessLookupError):
@@ -66,14 +67,14 @@ class Worker:
 
 
 def _serve(connection: Any, device: str, name: str) -> None:
-    # A group of its own: a stop from the keyboard is the parent's to handle, and a scan's own processes end with this.
+    # A group of its own: a stop from the keyboard is the parent's to handle, and it can end a scan's processes too.
     os.setsid()
     # Peers share the card's memory; must be set before JAX starts.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         _answer(connection, _Server(players(device)[name]))
     finally:
-        os.killpg(0, signal.SIGKILL)
+        stop_workers()
 
 
 def _answer(connection: Any, server: "_Server") -> None:
