@@ -1,4 +1,4 @@
-"""The tables of README.md, generated from the registries: `python -m stau_rl.readme` rewrites them in place."""
+"""The tables of README.md, from the registries and the rows of speed: `python -m stau_rl.readme` rewrites them."""
 
 import sys
 from pathlib import Path
@@ -11,6 +11,8 @@ from stau_rl.envs import ARMS
 from stau_rl.heads import HEADS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
+from stau_rl.speed_page import tables as speed_tables
+from stau_rl.speed_rows import ROWS, read
 
 README = Path(__file__).resolve().parent.parent / "README.md"
 
@@ -32,6 +34,7 @@ def tables() -> dict[str, str]:
         ),
         "arms": _markdown(("arms", "reward"), [(f"`{name}`", arms.formula) for name, arms in ARMS.items()]),
         "engines": _engines(),
+        **{name: _markdown(lines[0], lines[1:]) for name, lines in speed_tables(read(ROWS)).items()},
     }
 
 
