@@ -76,7 +76,7 @@ def time_engine(policy: str, arms: int, instances: int, horizon: int, repeats: i
     row = _rates(again, arms * instances * horizon, repeats)
     kernel = run.launch(horizon - 2 - horizon % 2, horizon - horizon % 2, True)
     row |= {"compile_s": first, "registers": kernel.n_regs, "spilled_bytes": kernel.n_spills * 4}
-    row["instructions"] = loop_instructions(kernel.asm["cubin"], 2 * plan.slots)
+    row["instructions"] = loop_instructions(kernel.asm["cubin"], 2 * plan.variant.slots)
     return row
 
 
