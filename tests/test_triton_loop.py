@@ -75,6 +75,11 @@ def test_weights_are_accurate_on_the_exact_rows(errors):
     assert max(errors["golden"].values()) <= 1e-5
 
 
+def test_extreme_rows_have_weights(errors):
+    assert all(errors["extreme"]["finite"].values()), errors["extreme"]
+    assert errors["extreme"]["uniform"] <= 1e-7
+
+
 def test_the_mean_error_of_the_cumulative_weights(errors):
     assert errors["cdf"]["form"] == "direct"
     assert errors["cdf"]["mean"] <= 1.1e-6

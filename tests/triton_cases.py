@@ -21,7 +21,7 @@ from stau_rl.plugin_source import load_plugin
 from stau_rl.readme import README
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-STEPS, INSTANCES = (20, 5) if INTERPRETED else (300, 777)
+STEPS, INSTANCES = (14, 5) if INTERPRETED else (300, 777)
 NOTHING, NOWHERE = np.empty(0), np.empty(0, dtype=np.int64)
 
 

@@ -22,6 +22,8 @@ from stau_rl.kernels.triton_weights import head_weights
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
+# The interpreter takes its time for every operation, however many rows there are.
+ARMS, COUNT = ((3,), 20_000) if INTERPRETED else ((2, 3, 10), 200_000)
 TAUS = (1, 2, 5, 20, 88.7, 100)
 HEADS = (
     *(f"s_tau(tau={tau})" for tau in TAUS),
@@ -47,10 +49,10 @@ def weights_kernel(p_score, p_weight, rows, p, q, unit, middle, HEAD: tl.constex
 
 
 def weights(head, scores, centred=False):
-    """Normalised weights, float64 [arms, rows], of float32 scores; `centred` says that each row reaches 0."""
+    """Normalised weights, float64 [arms, rows] on DEVICE, of float32 scores; `centred` says that each row reaches 0."""
     low, high = float(scores.min()), float(scores.max())
     found = bind_head(head, Scores(min(low, 0.0), high, centred) if centred else Scores(low, high), 100)
-    block = 1024 if INTERPRETED else 128
+    block = 1 << 15 if INTERPRETED else 128
     variant = Variant(
         len(scores), len(scores), block=block, form=found.form, whole=found.whole, reaches_zero=found.reaches_zero,
         fine=found.fine,
@@ -62,14 +64,14 @@ def weights(head, scores, centred=False):
     weights_kernel[(-(-rows // block),)](
         given, answer, rows, p, q, found.unit, found.middle, HEAD=getattr(triton_heads, found.device), V=variant
     )
-    answer = answer.double().cpu()
+    answer = answer.double()
     return answer / answer.sum(0), found
 
 
 def error(head, scores, centred=False):
     scores = np.asarray(scores, dtype=np.float32)
     ours, _ = weights(head, scores, centred)
-    exact = head.weights(torch.as_tensor(scores).double(), dim=0)
+    exact = head.weights(torch.as_tensor(scores, device=DEVICE).double(), dim=0)
     return float((ours - exact).abs().max())
 
 
@@ -81,14 +83,13 @@ def rows(k, count, reach, rng):
 
 
 def sweep():
-    count = 3_000 if INTERPRETED else 1_000_000
     found = {}
     for text in HEADS:
         head, rng = parse_head(text), np.random.default_rng(1)
-        wide = max(error(head, rows(k, count, 60.0, rng)) for k in (2, 3, 10))
-        near = max(error(head, rows(k, count, 3.0, rng)) for k in (2, 3, 10))
+        wide = max(error(head, rows(k, COUNT, 60.0, rng)) for k in ARMS)
+        near = max(error(head, rows(k, COUNT, 3.0, rng)) for k in ARMS)
         # Rows with a mean of 0, as centred scores have; within the range where the direct form is chosen.
-        centred = rows(10, count, 15.0, rng)
+        centred = rows(ARMS[-1], COUNT, 15.0, rng)
         found[text] = {"wide": wide, "near": near, "centred": error(head, centred - centred.mean(0), centred=True)}
     return found
 
@@ -96,29 +97,27 @@ def sweep():
 def golden():
     """Largest error over the exact rows of every head."""
     data = json.loads((Path(__file__).parent / "data" / "golden_heads.json").read_text())
-    found = {}
-
-    def compare(name, text, scores, exact):
-        # Scores that float32 cannot hold are other scores: the weights of the rounded ones are what can be asked for.
-        column = np.array(scores, dtype=np.float64)[:, None]
-        if np.array_equal(column.astype(np.float32), column):
-            ours, _ = weights(parse_head(text), column)
-            gap = float((ours[:, 0] - torch.tensor(exact, dtype=torch.float64)).abs().max())
-        else:
-            gap = error(parse_head(text), column)
-        found[name] = max(found.get(name, 0.0), gap)
-
-    for row in data["s_tau"]:
-        compare("s_tau", f"s_tau(tau={row['tau']}, eps={row['eps']})", row["scores"], row["weights"])
+    rows = [("s_tau", f"s_tau(tau={row['tau']}, eps={row['eps']})", row, row["weights"]) for row in data["s_tau"]]
     others = {
         "softmax_beta2": "softmax(beta=2)",
         "escort_p3": "escort(p=3)",
         "softplus_norm": "softplus_norm",
         "sigmoid_norm": "sigmoid_norm",
     }
-    for row in data["other_heads"]:
-        for key, text in others.items():
-            compare(key, text, row["scores"], row[key])
+    rows += [(key, text, row, row[key]) for row in data["other_heads"] for key, text in others.items()]
+    groups = {}
+    for name, text, row, exact in rows:
+        groups.setdefault((name, text, len(exact)), []).append((row["scores"], exact))
+    found = {}
+    for (name, text, _), members in groups.items():
+        scores, exact = (
+            torch.tensor(column, dtype=torch.float64, device=DEVICE).T for column in zip(*members, strict=True)
+        )
+        ours, _ = weights(parse_head(text), scores.cpu().numpy())
+        # Scores that float32 cannot hold are other scores: the weights of the rounded ones are what can be asked for.
+        rounded = parse_head(text).weights(scores.float().double(), dim=0)
+        exact = torch.where((scores == scores.float()).all(0), exact, rounded)
+        found[name] = max(found.get(name, 0.0), float((ours - exact).abs().max()))
     return found
 
 
@@ -128,10 +127,18 @@ def mean_cdf_error():
     scores -= scores.mean(0)
     head = parse_head("s_tau(tau=5)")
     ours, found = weights(head, scores, centred=True)
-    exact = head.weights(torch.as_tensor(scores).double(), dim=0)
+    exact = head.weights(torch.as_tensor(scores, device=DEVICE).double(), dim=0)
     return {"form": found.form, "mean": float((ours.cumsum(0) - exact.cumsum(0)).abs().mean())}
+
+
+def extreme():
+    """Share of finite weights of rows whose scores are huge, of one sign or all zero, and whether zeros are uniform."""
+    tail = np.array([[-1e4, 1e4, 0.0, -1e4, 1e4], [-1e4, -1e4, 0.0, 1e4, 1e4], [-99.0, 0.5, 0.0, -9999.5, 9e3]])
+    finite = {text: bool(weights(parse_head(text), tail)[0].isfinite().all()) for text in HEADS}
+    zeros, _ = weights(parse_head("escort(p=3)"), np.zeros((3, 4)))
+    return {"finite": finite, "uniform": float((zeros - 1 / 3).abs().max())}
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    json.dump({"sweep": sweep(), "golden": golden(), "cdf": mean_cdf_error()}, sys.stdout)
+    json.dump({"sweep": sweep(), "golden": golden(), "cdf": mean_cdf_error(), "extreme": extreme()}, sys.stdout)
