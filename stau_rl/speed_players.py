@@ -220,7 +220,7 @@ class TritonGame:
         kernel = self._run.launch(end - 2, end, True)
         found = {"settings": f"registers {kernel.n_regs}, spilled bytes {kernel.n_spills * 4}"}
         try:
-            counts = loop_instructions(kernel.asm["cubin"], 2 * self._plan.slots)
+            counts = loop_instructions(kernel.asm["cubin"], 2 * self._plan.variant.slots)
         except OSError:
             return found
         by_pipe = ", ".join(f"{pipe} {count:.2f}" for pipe, count in counts.items())
