@@ -35,9 +35,8 @@ class Scores:
 
     @property
     def largest(self) -> float:
-        """A bound of their magnitude."""
-        reach = self.high - self.low if self.centred else max(abs(self.low), abs(self.high))
-        return reach + abs(self.offset)
+        """A bound of their magnitude before centring, which is one of half their magnitude after it."""
+        return max(abs(self.low), abs(self.high)) + abs(self.offset)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,11 @@ def play_kernel(
     p_arm += o_clamped * arm_step
     p_gap += o_clamped * gap_step
 
-    numbers = (p, q, unit, offset)
+    if V.moved:
+        # What moves the centre would only cost the means digits.
+        numbers = (p, q, unit, 0.0)
+    else:
+        numbers = (p, q, unit, offset)
     hidden = tl.load(p_checkpoint + row) * 0
     tally, gain, a, b = load_state(
         hidden, zero, o_arm, o_clamped, p_count, p_gain, p_preference, instances, numbers, REFRESH, V
@@ -160,6 +164,7 @@ def play_kernel(
                 (p_count, p_gain, stride),
                 (p_arm, arm_stride, p_value, p_offset, sigma),
                 numbers,
+                offset,
                 step_size,
                 REFRESH,
                 SCORE,

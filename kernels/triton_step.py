@@ -79,6 +79,7 @@ def play(
     counts_before,
     reward_memory,
     numbers,
+    offset,
     step_size,
     REFRESH: tl.constexpr,
     SCORE: tl.constexpr,
@@ -97,7 +98,8 @@ def play(
         o_arm: number of the thread's first arm.
         counts_before: pointers to pulls and reward sums of earlier launches, and their stride.
         reward_memory: what `triton_rewards` reads, in its order.
-        numbers: p, q, unit, offset for REFRESH; step_size: of a gradient bandit.
+        numbers: p, q, unit, offset for REFRESH; offset: what moves the centre, if V.moved.
+        step_size: of a gradient bandit.
 
     Returns:
         The arm, its reward and the new state.
@@ -105,7 +107,7 @@ def play(
     SLOTS: tl.constexpr = V.slots
     p_count, p_gain, stride = counts_before
     p_arm, arm_stride, p_value, p_offset, sigma = reward_memory
-    refresh_p, refresh_q, unit, offset = numbers
+    refresh_p, refresh_q, unit, refresh_offset = numbers
     if V.packed:
         picks = tally
     else:
@@ -153,7 +155,7 @@ def play(
     if V.choose == "preference":
         a, total = _learn(a, shares, local, reward, width, total, p, q, step_size, SLOPE, V)
     elif V.cached:
-        new_a, new_b = REFRESH(n, s, refresh_p, refresh_q, unit, offset)
+        new_a, new_b = REFRESH(n, s, refresh_p, refresh_q, unit, refresh_offset)
         if V.packed and not V.double:
             tally, a, b = replace_three(tally, a, b, local, new, new_a, new_b, SLOTS)
         else:

@@ -152,6 +152,12 @@ def test_direct_forms_only_where_they_fit(text, device):
     assert make_plan(parse_policy(text), bernoulli(3), 1000).head.device == device
 
 
+def test_scores_far_from_zero_are_not_exponentiated_before_centring():
+    means = np.array([[900.0], [901.0]])
+    table = ArmTable("gaussian", means, 1.0, np.empty(0), np.empty(0, np.int64), False, 1)
+    assert make_plan(parse_policy("centred_ucb | s_tau(tau=7)"), table, 1000).head.form == "ratio"
+
+
 def test_what_nobody_asked_for_is_not_compiled():
     """Schedules and offsets are switches: without them a head's kernel is the one that never knew of them."""
     plain = make_plan(parse_policy("centred_ucb | s_tau(tau=5)"), bernoulli(3), 1000).variant
