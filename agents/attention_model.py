@@ -69,6 +69,8 @@ class ModelSettings:
 class AttentionModels(nn.Module):
     """M models of one shape, each with its own seed and attention spec.
 
+    To train them, minimise the sum of their losses: each model's gradient is then that of its own loss.
+
     Args:
         settings: their shape.
         specs: one per model; neighbours that differ in numbers alone are computed together.

@@ -264,6 +264,21 @@ def test_a_dead_row_has_neither_mass_nor_gradient() -> None:
     assert threshold.grad[1] < 0
 
 
+@pytest.mark.parametrize("head", [PowerNorm(15.0), PowerNorm(15.0, gate="sink"), Lssar(15.0)], ids=str)
+def test_a_fifteenth_power_in_half_precision(head: Head) -> None:
+    """4^15 is beyond float16 already, 371^15 beyond float32: the largest score keeps its weight and its gradient."""
+    scores = (
+        torch.tensor([[4.0, 3.9, 0.1, 0.0], [6e4, 5e4, 1.0, -6e4], [371.0, 370.0, 1.0, 0.0]]).half().requires_grad_()
+    )
+    weights, mass = head.weights_and_mass(scores)
+    assert bool((weights.argmax(-1) == 0).all())
+    torch.testing.assert_close(mass, torch.ones(3).half())
+    weights[:, 0].sum().backward()
+    assert scores.grad is not None
+    assert bool(scores.grad.isfinite().all())
+    assert float(scores.grad[0, 0]) > 0
+
+
 def test_reweight_carries_schedules_and_tensors_to_its_first_stage() -> None:
     head = parse_head("reweight(inner=softmax(beta=2*t), p=1+t)")
     assert str(head.at(2)) == "reweight(inner=softmax(beta=4), p=3)"
