@@ -80,7 +80,7 @@ class NormaliserGroup(nn.Module):
             return
         scores, mask = attended.scores, attended.mask.expand(attended.scores.shape)
         if name == "threshold":
-            found = median_peak(self.spec.head, scores, mask) - 1.0
+            found = low_peak(self.spec.head, scores, mask) - 1.0
         else:
             found = pooled_tau(scores, mask, float(getattr(self.spec.head, "eps", 0.0)))
         if name in self.given:
@@ -93,13 +93,13 @@ class NormaliserGroup(nn.Module):
         self.learned[name].copy_(torch.tensor(raws))
 
 
-def median_peak(head: Head, scores: Tensor, mask: Tensor) -> Tensor:
-    """Median over the rows with a key of the largest score, as `head` sees the scores; [models, heads]."""
+def low_peak(head: Head, scores: Tensor, mask: Tensor) -> Tensor:
+    """The largest score that 95 % of the rows with a key reach, as `head` sees the scores; [models, heads]."""
     if isinstance(head, PowerNorm):
         scores = head.centred(torch.where(mask, scores, 0.0), -1, mask)
     peaks = torch.where(mask, scores, -torch.inf).amax(-1)
     peaks = torch.where(mask.any(-1), peaks, torch.nan)
-    return peaks.transpose(1, 2).flatten(2).nanmedian(-1).values
+    return peaks.transpose(1, 2).flatten(2).nanquantile(0.05, -1)
 
 
 def pooled_tau(scores: Tensor, mask: Tensor, eps: float) -> Tensor:
