@@ -117,6 +117,7 @@ _TABLE = {
     "pn_fir_tau": f"head=power_norm(gate=hill), {_FIR}, learn=[threshold]",
     "pn_fir_tau_sink": f"head=power_norm(gate=sink), {_FIR}, learn=[threshold]",
     "pn_fir_tau_calibrated": f"head=power_norm(gate=hill), {_FIR}, learn=[threshold], calibrate=threshold",
+    "pn_fir_tau_sink_calibrated": f"head=power_norm(gate=sink), {_FIR}, learn=[threshold], calibrate=threshold",
 }
 PRESETS: dict[str, AttentionSpec] = {name: ATTENTION.parse(f"attention({text})") for name, text in _TABLE.items()}
 """Named specs. A preset may be called with new values for its own fields or its head's: `pn_fir_tau(p=4)`."""
