@@ -9,6 +9,7 @@ import numpy as np
 from stau_rl.agents import POLICIES, SCORES, Pipe, parse_policy
 from stau_rl.envs import ARMS
 from stau_rl.heads import HEADS
+from stau_rl.heads.base import MASS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.speed_page import tables as speed_tables
@@ -23,8 +24,11 @@ def tables() -> dict[str, str]:
     """Every generated table by name, as Markdown."""
     return {
         "heads": _markdown(
-            ("head", "f(s)", "sharpened by", "source"),
-            [(f"`{head()}`", head.formula, head.sharpness or "-", head.source or "-") for head in HEADS.values()],
+            ("head", "f(s)", "mass", "sharpened by", "source"),
+            [
+                (f"`{head()}`", head.formula, MASS[head.mass_kind], head.sharpness or "-", head.source or "-")
+                for head in HEADS.values()
+            ],
         ),
         "scores": _markdown(
             ("score", "value for arm k", "pulls every arm once first"),
@@ -43,10 +47,11 @@ def tables() -> dict[str, str]:
 def _engines() -> str:
     """Which engine runs which policy, found by asking each engine."""
     rows = []
-    members: list[Any] = [Pipe(SCORES["mean"](), head()) for head in HEADS.values()]
+    heads = [head() for head in HEADS.values()]
+    members: list[Any] = [Pipe(SCORES["mean"](), head, head.mass_kind == "free") for head in heads]
     special = [parse_policy(text) for text in SPECIAL]
     for policy in [*members, *(policy() for policy in POLICIES.values()), *special]:
-        text = f"score \\| {policy.head}" if policy in members else str(policy)
+        text = str(policy).replace("mean", "score", 1) if policy in members else str(policy)
         rows.append((f"`{text}`", *(_runs(engine, policy) for engine in ENGINES.values())))
     header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
     return _markdown(("policy", *header), rows)
