@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from stau_rl.statistics import require_finite_values
 from stau_rl.threads import on_all_cores
 
 GROUPS = 16_384
@@ -73,7 +74,8 @@ def paired_bootstrap(
         percentage and its interval are nan; where it is 0 in some resamples only, the interval alone is nan.
 
     Raises:
-        ValueError: shapes do not pair up, n = 0, `resamples` < 1 or `confidence` outside (0, 1).
+        ValueError: shapes do not pair up, n = 0, a value is NaN or infinite, `resamples` < 1 or `confidence` outside
+            (0, 1).
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 13; the expansion:
         Hesterberg, "What teachers should know about the bootstrap", The American Statistician 2015.
@@ -83,6 +85,9 @@ def paired_bootstrap(
     if y.ndim != 2 or y.shape[1] == 0 or any(policy.shape != y.shape for policy in x):
         shapes = [policy.shape for policy in x]
         raise ValueError(f"each of values and baseline must be [C, n], n >= 1, got {shapes} and {y.shape}")
+    require_finite_values("baseline", y)
+    for number, policy in enumerate(x):
+        require_finite_values(f"values[{number}]", policy)
     sample = resampled_means([*x, y], seed=seed, resamples=resamples)
     return paired_intervals(sample, range(len(x)), len(x), confidence)
 
@@ -152,7 +157,7 @@ def paired_intervals(
     others = list(policies)
     means, drawn = sample.means[others], sample.drawn[others]
     mean_base, drawn_base = sample.means[baseline], sample.drawn[baseline]
-    low, high = _levels(sample.units, confidence)
+    low, high = expanded_levels(sample.units, confidence)
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(mean_base == 0, np.nan, 100 * (means / mean_base - 1))
         drawn_percent = np.where(drawn_base == 0, np.nan, 100 * (drawn / drawn_base - 1))
@@ -173,7 +178,7 @@ def group_sums(values: NDArray[np.float64], starts: NDArray[np.int64]) -> NDArra
     return np.add.reduceat(values, starts, axis=-1)
 
 
-def resample_counts(units: int, resamples: int, seed: int) -> Iterator[NDArray[np.float64]]:
+def resample_counts(units: int, resamples: int, seed: int | np.random.SeedSequence) -> Iterator[NDArray[np.float64]]:
     """How often each unit is drawn in each resample, in blocks float64 [b, units] that add up to `resamples`.
 
     A row is one multinomial draw of `units` out of `units`, made by counting uniform indices.
@@ -187,7 +192,7 @@ def resample_counts(units: int, resamples: int, seed: int) -> Iterator[NDArray[n
         yield np.bincount(drawn.ravel(), minlength=b * units).reshape(b, units).astype(np.float64)
 
 
-def _levels(units: int, confidence: float) -> tuple[float, float]:
+def expanded_levels(units: int, confidence: float) -> tuple[float, float]:
     """Levels of the two quantiles of the expanded percentile interval; nan for a single unit."""
     if units == 1:
         return np.nan, np.nan

@@ -62,6 +62,14 @@ class ClaimData:
             return False
         return True
 
+    def edges(self) -> list[set[str]]:
+        """In each main setting, at which ends of the grid (`low`, `high`) the best of either head lies."""
+        found = []
+        for row in self.main("tuned"):
+            heads = [self.row("c", row["value"], "tuned", head)["edge"] for head in ("softmax", "s_tau")]
+            found.append({edge for edge in heads if edge})
+        return found
+
     def main(self, comparison: str) -> list[dict[Any, Any]]:
         """s^tau's rows of one comparison in the eight main settings: two kinds of arms, four widths of the bonus."""
         values = [f"{arms} c {c:g}" for arms in ARMS.values() for c in BONUSES]

@@ -7,7 +7,7 @@ import pandas as pd
 
 from stau_rl.claim_data import ClaimData
 from stau_rl.claim_settings import ARMS, BONUSES, HORIZON, OFFSETS, SCALES, SEED
-from stau_rl.claim_verdict import verdict
+from stau_rl.claim_verdict import ALPHA, verdict
 from stau_rl.report import interval
 from stau_rl.study_report import percent_text
 
@@ -42,13 +42,15 @@ def _method(data: ClaimData) -> list[str]:
         "- **As stated**: s_tau(tau=5) against softmax(beta=1).\n"
         "- **Equally steep at 0**: against the softmax whose log-weights have the slope of s_tau's at score 0.\n"
         "- **Equal entropy**: against the softmax of the same mean entropy on the scores that s_tau saw, collected at "
-        "log-spaced steps of a pilot run of its own. The bracket does not count the pilot's own uncertainty, which is "
-        "some percent on Gaussian arms and some tenths on Bernoulli arms: signs within that are not settled.\n"
-        f"- **Each at its best**: each head at the best of {int(row['tuning_points'])} parameters (fewer points or "
-        "instances in the sweeps), in grids of as many points of the slope that the log-weights have where the scores "
-        "lie, from 0.75 to 1 536 (the sweep over scales moves the ends with the scale), on instances of another Philox "
-        "key than those that are compared. Best slopes are softmax / s^tau; `^` marks the "
-        "upper end of the grid, where a head hardly differs from argmax.",
+        "log-spaced steps of a pilot run of its own. The bracket counts the pilot's own uncertainty, a relative "
+        f"standard error of softmax's parameter of at most {_match_error(data)} %.\n"
+        f"- **Each at its best**: each head at the best of {int(row['tuning_points'])} parameters, in grids of as many "
+        "points of the slope that the log-weights have where the scores lie, from 0.75 to 1 536 (the sweep over scales "
+        "moves the ends with the scale), on instances of another Philox key than those that are compared. All points "
+        "are tried on an eighth of the instances, and ever fewer of them on more, in the last round on as many as are "
+        "compared. The bracket counts that another tuning sample would have chosen other parameters: its bootstrap "
+        "draws tuning and evaluation instances and chooses anew. Best slopes are softmax / s^tau; `^` marks the upper "
+        "end of the grid, where a head hardly differs from argmax.",
     ]
 
 
@@ -98,8 +100,8 @@ def _main(data: ClaimData) -> list[str]:
         "regret on an instance, ties counting half:",
         _table(("arms", "c", "interquartile mean", "worst 5 %", "stuck, %", "P(s^tau better)"), _beyond_the_mean(data)),
         "![Regret over the slope](claim_curves.png)",
-        "The curves come from the tuning instances. Their bands are made for a whole curve at once (95 %, bootstrap of "
-        "the largest deviation); regrets are skewed, so with a few hundred instances such bands cover less.",
+        "The curves come from the first round of tuning. Their bands are made for a whole curve at once (95 %, "
+        "studentised bootstrap of the largest deviation, which covers skewed regrets too).",
     ]
 
 
@@ -129,10 +131,27 @@ def _further(data: ClaimData) -> list[str]:
         f"c = 0.25, K = 10 and T = {_number(HORIZON)} unless said otherwise. The insect counts are twelve field "
         "plots for each of six sprays (Beall, Biometrika 1942), resampled; more insects count as more reward.",
         _table(("arms", "", *HEADER, "best slopes", "tuned on"), rows),
-        "The last column is the number of tuning instances per parameter. A best parameter found on a few hundred is "
-        "itself a draw, more so on Gaussian arms with their rare bad runs: the brackets of *each at its best* do not "
-        "count that, and those rows do not say which head is better.",
+        "The last column is the number of instances of the last round of tuning, and of the comparison. "
+        + _open_sentence(data),
     ]
+
+
+def _open_sentence(data: ClaimData) -> str:
+    """In which of the further settings a tuned head wins."""
+    values = [(sweep, value) for sweep in ("k", "horizon", "empirical") for value in data.sweep(sweep)]
+    rows = [data.row(sweep, value, "tuned") for sweep, value in values]
+    sure = [row for row in rows if row["p_holm"] <= ALPHA]
+    less = sum(row["percent"] < 0 for row in sure)
+    return (
+        f"Tuned, s^tau wins {less} and softmax {len(sure) - less} of these {len(rows)} settings (Holm-adjusted "
+        f"p <= {ALPHA:g}); {len(rows) - len(sure)} remain open."
+    )
+
+
+def _match_error(data: ClaimData) -> str:
+    """The largest relative standard error of a parameter matched by entropy, in percent."""
+    table = data.comparisons
+    return f"{100 * table.loc[table['comparison'] == 'entropy', 'match_error'].max():.2g}"
 
 
 def _tuning(data: ClaimData, sweep: str, value: str) -> tuple[str, str]:
@@ -194,7 +213,7 @@ def _offset_sentence(data: ClaimData) -> str:
 
 def _scale_sentence(data: ClaimData) -> str:
     rows = {scale: data.row("scale", f"{ARMS['Gaussian']} scale {scale:g}", "tuned") for scale in SCALES}
-    sure = {scale: row for scale, row in rows.items() if row["p_holm"] <= 0.05}
+    sure = {scale: row for scale, row in rows.items() if row["p_holm"] <= ALPHA}
     if not sure:
         return "Tuned, no scale shows a difference (Holm-adjusted p <= 0.05)."
     shown = ", ".join(
@@ -206,18 +225,18 @@ def _scale_sentence(data: ClaimData) -> str:
 
 def _made(data: ClaimData) -> list[str]:
     rows, timing = data.comparisons, dict(data.timing.iloc[0])
-    commits = ", ".join(text[:12] for text in rows["commit"].unique())
+    commits = ", ".join(dict.fromkeys(text[:12] for text in rows["commit"]))
     return [
         "## How this was made",
-        f"`stau_rl.claim_settings` lists {rows['setting'].nunique()} settings; seed {SEED}; Numba engine, float32 "
-        f"scores; commit {commits}; {rows['versions'].iloc[0]}. The whole study took "
-        f"{timing['seconds'] / 60:.0f} minutes on {timing['threads']} threads ({timing['device']}). Every number has "
-        "its row, with instances, intervals, quantiles, CVaR, interquartile mean and probability of improvement, in "
-        "`notebooks/results/claim_comparisons.csv`; the tuning curves are in `claim_curves.csv`. "
+        f"`stau_rl.claim_settings` lists {rows['setting'].nunique()} settings; seed {SEED}; engine "
+        f"{', '.join(rows['engine'].unique())}; commit {commits}; {rows['versions'].iloc[0]}. Played one after the "
+        f"other, they took {timing['seconds'] / 60:.0f} minutes on {timing['threads']} threads ({timing['device']}). "
+        "Every number has its row, with instances, intervals, quantiles, CVaR, interquartile mean and probability of "
+        "improvement, in `notebooks/results/claim_comparisons.csv`; the tuning curves are in `claim_curves.csv`. "
         "`stau-rl study` does the same for any heads, scores and arms, and `notebooks/claim_35_percent.ipynb` reads "
         "these files. Settings share their seed and are therefore not independent of one another; p-values are "
-        "Holm-adjusted over all settings of a comparison. Intervals do not count the uncertainty of which parameter is "
-        "best: a comparison of tuned heads is about the parameters found.",
+        "Holm-adjusted over all settings of a comparison. `python -m stau_rl.coverage` plays thousands of small "
+        "studies of known truth and counts how often these intervals cover.",
     ]
 
 

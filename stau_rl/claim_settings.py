@@ -23,33 +23,48 @@ CLAIMED = ("softmax(beta=1)", "s_tau(tau=5)")
 # Two heads that are equally steep at score 0, and steep enough to play well.
 STEEP = ("softmax(beta=32)", "s_tau(tau=44.3614)")
 
-MAIN = Size(arm_steps=1.7e9, tuning_share=0.25, coarse=16, fine=8, floor=1024)
-SWEEP = Size(arm_steps=4.1e8, tuning_share=0.25, coarse=14, fine=6, floor=1024)
+# One size for all: a pair of tuned heads in one setting has the same numbers in whichever sweep it stands. Ten arms and
+# 10 000 steps have 131 072 instances then. What costs more per instance has more arm-steps, as its regrets vary more.
+MAIN = Size(arm_steps=1.31072e10, tuning_share=0.125, coarse=16, fine=8, floor=2, pilot=8192, recorded=4e8)
+LONG = replace(MAIN, arm_steps=3.2768e10)
+INSTANCES = 131_072
 
 
-def claim_settings() -> list[Setting]:
-    """All settings of the page, the most important first."""
+def claim_settings(share: float = 1.0) -> list[Setting]:
+    """All settings of the page, the most important first.
+
+    Args:
+        share: of the instances, in (0, 1]; less than 1 is quicker and proves that everything runs.
+    """
+    main, long = (_part(size, share) for size in (MAIN, LONG))
     settings = []
     bases = {name: _base(arms, 0.25) for name, arms in ARMS.items()}
     for base in bases.values():
-        settings += [fit_budget(point, MAIN) for point in sweep_points(base, "c", BONUSES)]
+        settings += [fit_budget(point, main) for point in sweep_points(base, "c", BONUSES)]
     for base in bases.values():
-        settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "k", (2, 32, 128))]
-        settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "horizon", (100, 1_000, 100_000))]
+        settings += [fit_budget(point, long) for point in sweep_points(base, "k", (2, 32, 128))]
+        settings += [fit_budget(point, long) for point in sweep_points(base, "horizon", (100, 1_000, 100_000))]
     sprays = replace(_base(SPRAYS, 1.0), sweep="empirical", value="insect sprays")
-    settings.append(fit_budget(sprays, SWEEP))
+    settings.append(fit_budget(sprays, main))
     for base in (_base(arms, 0.25, STEEP) for arms in ARMS.values()):
-        settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "offset", OFFSETS)]
-        settings += [fit_budget(point, SWEEP) for point in sweep_points(base, "centring", (0,))]
+        settings += [fit_budget(point, main) for point in sweep_points(base, "offset", OFFSETS)]
+        settings += [fit_budget(point, main) for point in sweep_points(base, "centring", (0,))]
     steep = _base(ARMS["Gaussian"], 0.25, STEEP)
-    settings += [fit_budget(point, SWEEP) for point in sweep_points(steep, "scale", SCALES)]
+    settings += [fit_budget(point, main) for point in sweep_points(steep, "scale", SCALES)]
     # What every head becomes as it gets ever steeper; nothing is tuned here.
     for arms in ARMS.values():
         for c in BONUSES:
             families = (str(parse_policy(f"centred_ucb(c={c:g}) | argmax")), "random")
             limit = replace(_base(arms, c), sweep="limit", value=f"{arms} c {c:g}", families=families, references=())
-            settings.append(fit_budget(limit, MAIN))
+            settings.append(fit_budget(limit, main))
     return settings
+
+
+def _part(size: Size, share: float) -> Size:
+    """A size with a share of its instances."""
+    if not 0.0 < share <= 1.0:
+        raise ValueError(f"share must lie in (0, 1], got {share!r}")
+    return replace(size, arm_steps=size.arm_steps * share, pilot=max(64, round(size.pilot * share)))
 
 
 def _base(arms: str, c: float, heads: tuple[str, ...] = CLAIMED) -> Setting:
@@ -60,7 +75,7 @@ def _base(arms: str, c: float, heads: tuple[str, ...] = CLAIMED) -> Setting:
         arms=arms,
         families=tuple(f"{score} | {head}" for head in heads),
         horizon=HORIZON,
-        instances=16_384,
+        instances=INSTANCES,
         tuning_instances=0,
         pilot_instances=0,
         seed=SEED,

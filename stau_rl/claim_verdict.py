@@ -14,7 +14,7 @@ ALPHA = 0.05
 def verdict(data: ClaimData) -> list[str]:
     """Three sentences: the claim as stated, at matched sharpness, and with each head at its own best."""
     raw, slope, entropy, tuned = (data.main(kind) for kind in ("raw", "slope", "entropy", "tuned"))
-    return [_as_stated(raw), _matched(raw, slope, entropy), _tuned(tuned)]
+    return [_as_stated(raw), _matched(raw, slope, entropy), _tuned(tuned, data.edges())]
 
 
 def _as_stated(raw: list[dict[Any, Any]]) -> str:
@@ -37,9 +37,6 @@ def _matched(raw: list[dict[Any, Any]], slope: list[dict[Any, Any]], entropy: li
     matched = slope + entropy
     typical_raw = float(np.median([row["percent"] for row in raw]))
     typical = float(np.median([row["percent"] for row in matched]))
-    # The equal-entropy softmax is itself estimated from a pilot, so signs of small differences to it do not count.
-    less = sum(row["percent_high"] < 0 for row in slope)
-    more = sum(row["percent_low"] > 0 for row in slope)
     if typical_raw < 0 and typical > 0.5 * typical_raw:
         meaning = "the raw gain is mostly that of a sharper temperature"
     elif typical_raw < 0:
@@ -47,14 +44,20 @@ def _matched(raw: list[dict[Any, Any]], slope: list[dict[Any, Any]], entropy: li
     else:
         meaning = "there was no raw gain to explain"
     return (
-        f"Against a softmax that is equally steep at score 0 the difference runs {_span(slope)} (s^tau measurably "
-        f"better in {less} of {len(slope)} settings, worse in {more}), and against one of equal entropy on the scores "
-        f"seen, a match that is itself estimated, {_span(entropy)}: {meaning}, with a median of {typical:+.1f} % where "
-        f"raw it is {typical_raw:+.1f} %."
+        f"Against a softmax that is equally steep at score 0 the difference runs {_span(slope)} (s^tau "
+        f"{_signs(slope)}), and against one of equal entropy on the scores seen {_span(entropy)} "
+        f"({_signs(entropy)}): {meaning}, with a median of {typical:+.1f} % where raw it is {typical_raw:+.1f} %."
     )
 
 
-def _tuned(tuned: list[dict[Any, Any]]) -> str:
+def _signs(rows: list[dict[Any, Any]]) -> str:
+    """In how many settings the interval lies on either side of 0."""
+    less = sum(row["percent_high"] < 0 for row in rows)
+    more = sum(row["percent_low"] > 0 for row in rows)
+    return f"measurably better in {less} of {len(rows)} settings, worse in {more}"
+
+
+def _tuned(tuned: list[dict[Any, Any]], both_edges: list[set[str]]) -> str:
     sure = [row for row in tuned if row["p_holm"] <= ALPHA]
     less, more = (sum(sign * row["percent"] > 0 for row in sure) for sign in (-1, 1))
     if not sure:
@@ -64,11 +67,18 @@ def _tuned(tuned: list[dict[Any, Any]]) -> str:
     else:
         meaning = f"{'s^tau' if less else 'softmax'} wins {less or more} of {len(tuned)} settings"
     open_cases = len(tuned) - len(sure)
+    ends = sum("high" in edges for edges in both_edges)
+    at_end = (
+        f"; in {ends} of the {len(tuned)} a best parameter lies at the steep end of the grid, where a head is all but "
+        "argmax and its own shape matters no more"
+        if ends
+        else ""
+    )
     widest = max(tuned, key=lambda row: abs(row["percent"]))
     return (
         f"With each head at its own best parameter, found on other instances with equal grids, {meaning} by mean "
         f"regret (Holm-adjusted p <= {ALPHA:g}), {open_cases} remain{'s' if open_cases == 1 else ''} open, and the "
-        f"difference runs {_span(tuned)}, largest on {widest['arms']} at {_score(widest)}."
+        f"difference runs {_span(tuned)}, largest on {widest['arms']} at {_score(widest)}{at_end}."
     )
 
 

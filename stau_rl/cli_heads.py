@@ -42,6 +42,7 @@ class Heads:
         if self.head and self.scores is None:
             raise ValueError("--head needs --scores, the scores whose weights to show")
         table, width = Table(), 156
+        refused: list[str] = []
         if self.scores is None:
             for column in ("head", "f(s), weights are f(s) / sum f(s)", "mass", "sharpened by", "source"):
                 table.add_column(column, overflow="fold", no_wrap=column == "head")
@@ -58,13 +59,17 @@ class Heads:
                 try:
                     weights, mass = head.weights_and_mass(scores)
                 except ValueError as error:
-                    table.add_row(str(head), str(error))
+                    table.add_row(str(head), *("-" for _ in (*scores, None)))
+                    refused.append(str(error) if str(head) in str(error) else f"{head}: {error}")
                     continue
                 entropy = float(-(weights * weights.clamp(min=1e-300).log()).sum())
                 # Only weights that sum to 1 have an entropy.
                 last = f"{entropy + 0.0:.4g}" if head.mass_kind == "simplex" else "-"
                 table.add_row(str(head), *(f"{value:.4g}" for value in [*weights.tolist(), mass.item()]), last)
-        wide_console(width).print(table)
+        console = wide_console(width)
+        console.print(table)
+        for line in refused:
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -25,20 +25,24 @@ class Study:
     """Arms; repeat it. Default: bernoulli(k=10) and gaussian(k=10)."""
     horizon: int = 10_000
     """Steps per instance."""
-    instances: int = 1_000
+    instances: int = 2_000
     """Evaluated instances per policy; fewer where the size does not allow as many."""
     seed: int = 0
     """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""
     size: Literal["small", "full"] = "small"
     """Points of the grids and work per policy."""
     sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all."""
+    """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all that apply."""
+    engine: str = "auto"
+    """What plays the policies: auto, triton, numba or torch, or several such as triton,numba, the preferred first."""
+    device: str = "auto"
+    """Where: cpu, cuda, cuda:N, or auto."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
     out: Path | None = None
     """Folder of the study. Default: runs/study-DATE-TIME."""
     resume: bool = False
-    """Keep the settings that --out holds already and play the rest."""
+    """Keep the settings that --out holds already and play the rest; its base settings must be these."""
 
     @property
     def after_stop(self) -> str:
@@ -51,22 +55,25 @@ class Study:
         from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import settings_bar
         from stau_rl.study import ARMS, FAMILIES, play_settings
-        from stau_rl.study_plan import SWEEPS, plan_study
-        from stau_rl.study_report import render
+        from stau_rl.study_plan import plan_study
+        from stau_rl.study_report import TABLE_WIDTH, render
 
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the folder of the study to continue")
         load_plugins(self.plugin)
         started = time.perf_counter()
-        sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else SWEEPS
-        settings = plan_study(
+        sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else None
+        plan = plan_study(
             self.family or FAMILIES, self.arms or ARMS, self.horizon, self.instances, self.seed, self.size, sweeps
         )
+        settings = plan.settings
         out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")
         with settings_bar(len(settings)) as report:
-            rows = play_settings(settings, out, self.resume, report)
-        console = wide_console()
+            rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
+        console = wide_console(TABLE_WIDTH)
         console.print(render(rows))
+        for note in plan.notes:
+            console.print(f"Left out: {note}.", highlight=False, markup=False, soft_wrap=True)
         took = time.perf_counter() - started
         line = f"{len(settings)} settings in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)

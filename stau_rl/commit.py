@@ -1,5 +1,6 @@
 """Which commit the running code is from."""
 
+import os
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -7,7 +8,12 @@ from pathlib import Path
 
 @cache
 def current_commit() -> str:
-    """Commit of the checkout this package runs from, `-dirty` if tracked files differ; `unknown` outside a checkout."""
+    """Commit of the checkout this package runs from, `-dirty` if tracked files differ.
+
+    Outside a checkout, as in a copy of its files on another machine: what the variable STAU_RL_COMMIT says, else
+    `unknown`.
+    """
+    elsewhere = os.environ.get("STAU_RL_COMMIT", "unknown")
     folder = Path(__file__).resolve().parent
 
     def git(*arguments: str) -> str:
@@ -17,7 +23,7 @@ def current_commit() -> str:
 
     try:
         if Path(git("rev-parse", "--show-toplevel")) != folder.parent:
-            return "unknown"
+            return elsewhere
         return git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
+        return elsewhere

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from stau_rl.statistics import require_finite_values
+
 
 @dataclass(frozen=True, slots=True)
 class Ecdf:
@@ -38,7 +40,7 @@ def ecdf(values: ArrayLike, confidence: float = 0.95) -> Ecdf:
         confidence: coverage, in (0, 1).
 
     Raises:
-        ValueError: `values` is empty or not a vector, or `confidence` is outside (0, 1).
+        ValueError: `values` is empty, not a vector or not finite, or `confidence` is outside (0, 1).
 
     Source: Massart, "The tight constant in the Dvoretzky-Kiefer-Wolfowitz inequality", Ann. Probab. 1990.
     """
@@ -96,6 +98,7 @@ def _vector(values: ArrayLike, confidence: float) -> NDArray[np.float64]:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or x.size == 0:
         raise ValueError(f"values must be a non-empty vector, got shape {x.shape}")
+    require_finite_values("values", x)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")
     return x

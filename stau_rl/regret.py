@@ -114,6 +114,11 @@ def run_regret(
             assert run is not None
             return run.load()
         return result
+    except Exception:
+        # A plug-in that fails, say, leaves no folder behind where nothing was played; Ctrl-C does, for a resumption.
+        if run is not None:
+            run.abandon()
+        raise
     finally:
         if run is not None:
             run.close()

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from stau_rl.bootstrap import RESAMPLES, resample_counts
+from stau_rl.bootstrap import GROUPS, RESAMPLES, resample_counts
+from stau_rl.statistics import require_finite_values
 
 # The interquartile mean keeps the values between these shares.
 LOWER, UPPER = 0.25, 0.75
@@ -36,7 +37,7 @@ def interquartile_mean(values: ArrayLike) -> float:
         values: float64 [n], n >= 1.
 
     Raises:
-        ValueError: `values` is empty or not a vector.
+        ValueError: `values` is empty, not a vector or not finite.
     """
     x = np.sort(_vector("values", values))
     return float(_middle_means(x, np.ones((1, x.size)))[0])
@@ -45,7 +46,10 @@ def interquartile_mean(values: ArrayLike) -> float:
 def interquartile_interval(
     values: ArrayLike, *, seed: int, resamples: int = RESAMPLES, confidence: float = 0.95
 ) -> Estimate:
-    """Interquartile mean with a percentile bootstrap interval.
+    """Interquartile mean with a percentile bootstrap interval, or with a Student interval for large samples.
+
+    Above 16 384 values the standard error of a trimmed mean, s_w / ((1 - 2/4) sqrt(n)) with s_w the standard deviation
+    of the winsorised sample, gives the same interval without drawing anything.
 
     Args:
         values: float64 [n], n >= 1, independent replicates.
@@ -55,6 +59,8 @@ def interquartile_interval(
 
     Raises:
         ValueError: an argument is out of range.
+
+    Source: Tukey and McLaughlin, "Less vulnerable confidence and significance procedures", Sankhya A 1963.
     """
     x = np.sort(_vector("values", values))
     _check_confidence(confidence)
@@ -63,6 +69,11 @@ def interquartile_interval(
     centre = float(_middle_means(x, np.ones((1, x.size)))[0])
     if x.size == 1:
         return Estimate(centre, np.nan, np.nan)
+    if x.size > GROUPS:
+        cut = int(LOWER * x.size)
+        spread = float(np.clip(x, x[cut], x[-1 - cut]).std(ddof=1)) / (UPPER - LOWER)
+        half = float(special.stdtrit(x.size - 2 * cut - 1, 0.5 + confidence / 2)) * spread / math.sqrt(x.size)
+        return Estimate(centre, centre - half, centre + half)
     # Which value is drawn how often does not depend on the order, so the sorted values can be resampled.
     drawn = np.concatenate([_middle_means(x, counts) for counts in resample_counts(x.size, resamples, seed)])
     low, high = np.quantile(drawn, [0.5 - confidence / 2, 0.5 + confidence / 2])
@@ -72,7 +83,8 @@ def interquartile_interval(
 def paired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> Estimate:
     """Probability that `a` has less regret than `b` on one instance: P(a_i < b_i) + P(a_i = b_i) / 2.
 
-    The interval is Wilson's, which is conservative where there are ties, as a tie varies less than a win or a loss.
+    The interval is Wilson's. A tie counts as half a win and varies less than a win or a loss, so with v the variance of
+    the scores 0, 1/2 and 1 it is that of n p (1 - p) / v instances; without ties v = p (1 - p).
 
     Args:
         a: float64 [n].
@@ -80,15 +92,17 @@ def paired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -> 
         confidence: coverage, in (0, 1).
 
     Raises:
-        ValueError: the two are not vectors of one length, or `confidence` is outside (0, 1).
+        ValueError: the two are not finite vectors of one length, or `confidence` is outside (0, 1).
     """
     x, y = _vector("a", a), _vector("b", b)
     if x.shape != y.shape:
         raise ValueError(f"paired samples need one length, got {x.size} and {y.size}")
     _check_confidence(confidence)
-    p = float(np.mean((x < y) + 0.5 * (x == y)))
+    score = (x < y) + 0.5 * (x == y)
+    p = float(np.mean(score))
     z = float(special.ndtri(0.5 + confidence / 2))
-    n = x.size
+    variance = float(np.mean((score - p) ** 2))
+    n = x.size * (p * (1 - p) / variance if variance > 0 else 1.0)
     centre, scale = p + z * z / (2 * n), 1 + z * z / n
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return Estimate(p, max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale))
@@ -109,7 +123,7 @@ def unpaired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -
         The estimate; its interval is nan where n or m is 1 or all pairs agree, as then no variance shows.
 
     Raises:
-        ValueError: an argument is empty or not a vector, or `confidence` is outside (0, 1).
+        ValueError: an argument is empty, not a vector or not finite, or `confidence` is outside (0, 1).
 
     Source: DeLong, DeLong, Clarke-Pearson, Biometrics 44, 1988.
     """
@@ -142,6 +156,7 @@ def _vector(name: str, values: ArrayLike) -> NDArray[np.float64]:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or x.size == 0:
         raise ValueError(f"{name} must be a non-empty vector, got shape {x.shape}")
+    require_finite_values(name, x)
     return x
 
 

@@ -50,6 +50,7 @@ class RunDirectory:
         self.finished = all((path / name).is_file() for name in (SPEC, *FINAL_FILES))
         self._lock = DirectoryLock(path)
         self._joined = False
+        self._made: list[Path] = []
 
     @classmethod
     def open(cls, path: str | Path, spec: dict[str, Any], resume: bool = False) -> "RunDirectory":
@@ -81,6 +82,7 @@ class RunDirectory:
                 run._clean_finished()
                 return run
             created = not directory.exists()
+            run._made = [folder for folder in (directory, *directory.parents) if not folder.exists()]
             directory.mkdir(parents=True, exist_ok=True)
             try:
                 run._lock.take()
@@ -227,6 +229,21 @@ class RunDirectory:
     def close(self) -> None:
         """Let other processes have the directory; safe to call twice."""
         self._lock.release()
+
+    def abandon(self) -> None:
+        """Remove the directory of a run that failed before it had anything to keep, if `open` made it."""
+        if self._joined or self.finished or not self._lock.held:
+            return
+        with suppress(OSError):
+            if any((self.path / PARTS).glob("*.npz")):
+                return
+            if (self.path / PARTS).is_dir():
+                (self.path / PARTS).rmdir()
+            if self._made:
+                (self.path / SPEC).unlink(missing_ok=True)
+                self.close()
+                for folder in self._made:
+                    folder.rmdir()
 
     def __enter__(self) -> "RunDirectory":
         """Nothing to do; `open` has taken the lock."""

@@ -2,7 +2,7 @@
 
 Every function takes plain float64 arrays, draws nothing at random and warns about nothing: a number that the
 data cannot give (an interval from one instance) is nan, and one that they give exactly (zero variance) is
-exact. The resampling intervals are in `stau_rl.bootstrap`.
+exact. Values that are NaN or infinite are refused. The resampling intervals are in `stau_rl.bootstrap`.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> MeanInterval:
         exactly.
 
     Raises:
-        ValueError: `values` is empty or not a vector, or `confidence` is outside (0, 1).
+        ValueError: `values` is empty, not a vector or not finite, or `confidence` is outside (0, 1).
     """
     x = _vector(values)
     _check_probability("confidence", confidence)
@@ -65,7 +65,7 @@ def quantiles(values: ArrayLike, probabilities: Sequence[float], *, is_sorted: b
         float64 [q].
 
     Raises:
-        ValueError: `values` is empty or not a vector, or a level is outside [0, 1].
+        ValueError: `values` is empty, not a vector or not finite, or a level is outside [0, 1].
     """
     x = _vector(values)
     levels = np.asarray(probabilities, dtype=np.float64)
@@ -93,7 +93,7 @@ def cvar(values: ArrayLike, tail: float = TAIL, *, is_sorted: bool = False) -> f
         The tail mean.
 
     Raises:
-        ValueError: `values` is empty or not a vector, or `tail` is outside (0, 1].
+        ValueError: `values` is empty, not a vector or not finite, or `tail` is outside (0, 1].
 
     Source: Rockafellar and Uryasev, "Conditional value-at-risk for general loss distributions", 2002.
     """
@@ -157,9 +157,9 @@ def paired_test(values: ArrayLike, baseline: ArrayLike) -> float:
         The p-value; nan with n = 1. Where all differences are equal: 1 if they are 0, else 0 (the limit).
 
     Raises:
-        ValueError: the two are not vectors of one length n >= 1.
+        ValueError: the two are not finite vectors of one length n >= 1.
     """
-    x, y = _vector(values), _vector(baseline)
+    x, y = _vector(values), _vector(baseline, "baseline")
     if x.shape != y.shape:
         raise ValueError(f"paired samples need one length, got {x.size} and {y.size}")
     difference = mean_interval(x - y)
@@ -197,10 +197,20 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     return adjusted
 
 
-def _vector(values: ArrayLike) -> NDArray[np.float64]:
+def require_finite_values(name: str, values: NDArray[np.float64]) -> None:
+    """Raise a ValueError that names the argument and the first place that is NaN or infinite."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        place = np.unravel_index(int(np.argmin(finite)), values.shape)
+        where = ", ".join(str(int(index)) for index in place)
+        raise ValueError(f"{name} must be finite, got {values[place]} at [{where}]")
+
+
+def _vector(values: ArrayLike, name: str = "values") -> NDArray[np.float64]:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or x.size == 0:
-        raise ValueError(f"values must be a non-empty vector, got shape {x.shape}")
+        raise ValueError(f"{name} must be a non-empty vector, got shape {x.shape}")
+    require_finite_values(name, x)
     return x
 
 

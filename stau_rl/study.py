@@ -11,7 +11,7 @@ import pandas as pd
 from stau_rl.statistics import holm
 from stau_rl.study_compare import play_setting
 from stau_rl.study_files import StudyFolder, rounded
-from stau_rl.study_plan import SWEEPS, plan_study
+from stau_rl.study_plan import plan_study
 from stau_rl.study_setting import Setting
 
 FAMILIES = ("centred_ucb(c=0.25) | softmax(beta=1)", "centred_ucb(c=0.25) | s_tau(tau=5)")
@@ -25,13 +25,15 @@ def run_study(
     families: Sequence[str] = FAMILIES,
     arms: Sequence[str] = ARMS,
     horizon: int = 10_000,
-    instances: int = 1_000,
+    instances: int = 2_000,
     seed: int = 0,
     size: str = "small",
-    sweeps: Sequence[str] = SWEEPS,
+    sweeps: Sequence[str] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     report: Report | None = None,
+    engine: str = "auto",
+    device: str = "auto",
 ) -> pd.DataFrame:
     """Compare families of policies fairly.
 
@@ -45,10 +47,14 @@ def run_study(
         instances: evaluated instances per policy, at most.
         seed: the study's, in [0, 2^62).
         size: `small` or `full`.
-        sweeps: any of `c`, `k`, `horizon`, `offset`, `scale`, `centring`; empty for the base settings alone.
+        sweeps: any of `c`, `k`, `horizon`, `offset`, `scale`, `centring`; empty for the base settings alone. None takes
+            all that apply; one that is named must apply to some of the arms.
         out: a folder to fill; settings that it holds already are not played again.
-        resume: `out` may hold some.
+        resume: `out` may hold some, of a study with the same base settings.
         report: called as the work goes on.
+        engine: `triton`, `numba`, `torch` or `auto`, as in `run_regret`, or several such as `triton,numba`, of which
+            each policy takes the first that runs it.
+        device: `cpu`, `cuda`, `cuda:N` or `auto`.
 
     Returns:
         A row per comparison and setting, with the columns of `stau_rl.study_compare` and `p_holm`.
@@ -56,16 +62,22 @@ def run_study(
     Raises:
         ValueError: an argument is out of range, a text does not parse, or the folder is not free.
     """
-    return play_settings(plan_study(families, arms, horizon, instances, seed, size, sweeps), out, resume, report)
+    plan = plan_study(families, arms, horizon, instances, seed, size, sweeps)
+    return play_settings(plan.settings, out, resume, report, engine, device)
 
 
 def play_settings(
-    settings: Sequence[Setting], out: str | Path | None = None, resume: bool = False, report: Report | None = None
+    settings: Sequence[Setting],
+    out: str | Path | None = None,
+    resume: bool = False,
+    report: Report | None = None,
+    engine: str = "auto",
+    device: str = "auto",
 ) -> pd.DataFrame:
     """Play settings one after the other, or read those that the folder has; arguments as in `run_study`."""
     tables: list[pd.DataFrame] = []
     with ExitStack() as stack:
-        folder = None if out is None else stack.enter_context(StudyFolder(out, resume))
+        folder = None if out is None else stack.enter_context(StudyFolder(out, settings, engine, resume))
         for number, setting in enumerate(settings):
             name = setting.value or setting.arms
             table = folder.read(setting) if folder is not None else None
@@ -76,17 +88,17 @@ def play_settings(
                     if report is not None:
                         report(name, number + share)
 
-                table = play_setting(setting, tick)
+                table = play_setting(setting, tick, engine, device)
                 seconds = time.perf_counter() - begun
                 table = rounded(table) if folder is None else folder.write(setting, table, seconds)
             tables.append(table)
             if report is not None:
                 report(name, number + 1)
         rows = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
-        rows = rows.reindex(columns=tables[0].columns)
+        rows = with_holm(rows.reindex(columns=tables[0].columns))
         if folder is not None:
             folder.finish(rows)
-    return with_holm(rows)
+    return rows
 
 
 def with_holm(rows: pd.DataFrame) -> pd.DataFrame:

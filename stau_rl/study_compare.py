@@ -5,11 +5,14 @@ Rows of one table, told apart by the column `comparison`:
 - `curve`: every grid point of a family, on the tuning instances, with a band that holds for the whole curve at once;
 - `raw`: each family as its text says, against the first one's;
 - `slope`: each family as its text says, against the first family made equally steep at score 0;
-- `entropy`: likewise with the same mean entropy on the scores that the policy saw in a pilot run;
-- `tuned`: each family at its own best parameter, against the first family at its own best;
+- `entropy`: likewise with the same mean entropy on the scores that the policy saw in a pilot run; intervals and p-value
+  count the pilot's own uncertainty;
+- `tuned`: each family at its own best parameter, against the first family at its own best; interval and p-value of the
+  difference count that another tuning sample would have chosen otherwise (`stau_rl.selection`);
 - `reference`: policies that stand beside the families, against the first family at its best.
 
-A percentage is 100 (mean / baseline mean - 1): negative is less regret than the baseline.
+A percentage is 100 (mean / baseline mean - 1): negative is less regret than the baseline. Quantiles, interquartile
+mean, probability of improvement and the interval of a regret itself are about the very policies of the row.
 """
 
 from collections.abc import Callable
@@ -18,15 +21,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special, stats
 
-from stau_rl.agents import Pipe, parse_policy
+from stau_rl.agents import parse_policy
 from stau_rl.bootstrap import RESAMPLES, paired_bootstrap
-from stau_rl.calibration import match_sharpness
 from stau_rl.robust import interquartile_interval, paired_improvement
+from stau_rl.selection import selected_bootstrap
 from stau_rl.simultaneous import curve_band
 from stau_rl.statistics import cvar, mean_interval, paired_test, quantiles
+from stau_rl.study_engine import engine_for
 from stau_rl.study_family import Family
-from stau_rl.study_pilot import seen_scores
+from stau_rl.study_match import Control, find_control
 from stau_rl.study_seeds import purpose_seed
 from stau_rl.study_setting import Setting
 from stau_rl.study_tuning import Tuning, tune
@@ -38,15 +43,21 @@ COLUMNS = (
     "iqm", "iqm_low", "iqm_high", "stuck_rate",
     "baseline", "baseline_regret", "difference", "difference_low", "difference_high",
     "percent", "percent_low", "percent_high", "improvement", "improvement_low", "improvement_high", "p_value",
-    "tuning_points", "tuning_instances", "setting", "commit", "versions",
+    "match_error", "tuning_points", "tuning_instances", "setting", "engine", "commit", "versions",
 )  # fmt: skip
-"""Columns of the table; `setting` is the digest of the setting that a row belongs to."""
+"""Columns of the table. `match_error` is the relative standard error of a matched parameter, `tuning_instances` what
+the last round of tuning (for a curve the first) was played on, `setting` the digest of a row's setting."""
+
+# Bytes of results held at once; memory does not grow with the number of policies.
+MEMORY = 1_000_000_000
 
 Tick = Callable[[float], None]
 """Called with the share of the setting that is done, in [0, 1]."""
 
 
-def play_setting(setting: Setting, tick: Tick | None = None) -> pd.DataFrame:
+def play_setting(
+    setting: Setting, tick: Tick | None = None, engine: str = "auto", device: str = "auto"
+) -> pd.DataFrame:
     """All rows of a setting.
 
     A family's rows depend on that family, the first one, the arms and the seed: never on which other families there
@@ -55,43 +66,70 @@ def play_setting(setting: Setting, tick: Tick | None = None) -> pd.DataFrame:
     Args:
         setting: what to play.
         tick: called as the work goes on.
+        engine: one or several, as in `stau_rl.study_engine.engine_for`.
+        device: as in `stau_rl.regret.run_regret`.
     """
-    return _Comparison(setting, tick).rows()
+    return _Comparison(setting, tick, engine, device).rows()
 
 
 class _Comparison:
     """The work on one setting."""
 
-    def __init__(self, setting: Setting, tick: Tick | None) -> None:
-        self.setting, self.tick = setting, tick
+    def __init__(self, setting: Setting, tick: Tick | None, engine: str, device: str) -> None:
+        self.setting, self.tick, self.engine, self.device = setting, tick, engine, device
         self.families = [Family(text) for text in setting.families]
-        self.work = sum(family.tunable for family in self.families) * setting.budget * setting.tuning_instances
-        self.work += (5 * len(self.families) + len(setting.references)) * setting.instances
+        tuning = setting.budget * setting.tuning_instances + sum(n * members for members, n in setting.rounds)
+        self.work = sum(family.tunable for family in self.families) * tuning
+        self.work += ((6 + setting.finalists) * len(self.families) + len(setting.references)) * setting.instances
         self.done = 0.0
+        self.engines: dict[str, str] = {}
+        self.regret: dict[str, NDArray[np.float64]] = {}
+        self.stuck: dict[str, float] = {}
         self.versions = ""
         self.commit = ""
 
     def play(self, policies: list[str], instances: int, seed: int) -> dict[str, NDArray[np.float64]]:
         """Regret of every policy and instance at the horizon."""
-        return {policy: result.regret[0, -1] for policy, result in self._results(policies, instances, seed)}
+        return {
+            policy: result.regret[number, -1] for policy, result, number in self._results(policies, instances, seed)
+        }
 
     def _results(self, policies: list[str], instances: int, seed: int) -> Any:
+        """Each policy with the result that holds it and its place there."""
+        from stau_rl.envs import parse_arms
         from stau_rl.regret import run_regret
 
         setting = self.setting
+        # No policy can disturb another; several in one run share the draw of their arms.
+        size = max(1, MEMORY // (instances * (32 + 8 * parse_arms(setting.arms).size)))
+        by_engine: dict[str, list[str]] = {}
         for policy in policies:
+            name = engine_for(policy, setting.arms, setting.horizon, self.engine, self.device)
+            by_engine.setdefault(name, []).append(policy)
+        runs = [(name, mine[i : i + size]) for name, mine in by_engine.items() for i in range(0, len(mine), size)]
+        for engine, some in runs:
+            places = {str(parse_policy(policy)): number for number, policy in enumerate(some)}
 
-            def report(_: str, done: int, total: int) -> None:
-                self._advance(self.done + instances * done / total)
+            def report(text: str, done: int, total: int, places: dict[str, int] = places) -> None:
+                self._advance(self.done + instances * (places[text] + done / total))
 
-            # One at a time: memory stays that of one policy, and no policy can disturb another.
             result = run_regret(
-                setting.arms, [policy], setting.horizon, instances, seed, checkpoints=[setting.horizon], report=report
+                setting.arms,
+                some,
+                setting.horizon,
+                instances,
+                seed,
+                checkpoints=[setting.horizon],
+                engine=engine,
+                device=self.device,
+                report=report,
             )
-            self.done += instances
+            self.done += instances * len(some)
             self.commit = result.spec["commit"]
             self.versions = " ".join(f"{name}={number}" for name, number in result.spec["versions"].items())
-            yield policy, result
+            for number, policy in enumerate(some):
+                self.engines[policy] = result.spec["engines"][number]
+                yield policy, result, number
 
     def _advance(self, done: float) -> None:
         if self.tick is not None:
@@ -101,54 +139,43 @@ class _Comparison:
         setting, first = self.setting, self.families[0]
         tunings = {family.text: tune(family, setting, self.play) for family in self.families}
         best = {text: tuning.best if tuning else Family(text).raw for text, tuning in tunings.items()}
+        controls = {
+            (kind, family.text): control
+            for family in self.families[1:]
+            for kind in ("slope", "entropy")
+            if (control := find_control(kind, family, first, setting, self.engine, self.device)) is not None
+        }
         pairs: list[tuple[str, Family | None, str, str]] = []
         pairs += [("raw", family, family.raw, first.raw) for family in self.families]
         for family in self.families[1:]:
             for kind in ("slope", "entropy"):
-                control = self._control(kind, family, first)
-                if control is not None:
-                    pairs.append((kind, family, family.raw, control))
+                if (control := controls.get((kind, family.text))) is not None:
+                    pairs.append((kind, family, family.raw, control.policy))
         pairs += [("tuned", family, best[family.text], best[first.text]) for family in self.families]
         pairs += [("reference", None, policy, best[first.text]) for policy in setting.references]
-        wanted = list(dict.fromkeys(policy for pair in pairs for policy in pair[2:]))
+        wanted = [policy for pair in pairs for policy in pair[2:]]
+        wanted += [policy for control in controls.values() for policy in control.beside]
+        wanted += [policy for tuning in tunings.values() if tuning for policy in tuning.finalists]
         seed = purpose_seed(setting.seed, "evaluation")
-        regret, stuck = {}, {}
-        for policy, result in self._results(wanted, setting.instances, seed):
-            regret[policy], stuck[policy] = result.regret[0, -1], float(result.stuck[0].mean())
+        for policy, result, number in self._results(list(dict.fromkeys(wanted)), setting.instances, seed):
+            self.regret[policy] = result.regret[number, -1].copy()
+            self.stuck[policy] = float(result.stuck[number].mean())
         rows = [row for family in self.families for row in self._curve(family, tunings[family.text])]
         for kind, some, policy, baseline in pairs:
             tuning = tunings[some.text] if some is not None and kind == "tuned" else None
             row: dict[str, Any] = {"comparison": kind, "family": some.text if some else policy, "policy": policy}
             row |= {"slope": (some or first).slope(policy), "edge": tuning.edge if tuning else ""}
-            row |= {"stuck_rate": stuck[policy], "tuning_points": len(tuning.policies) if tuning else 0}
-            row |= {"tuning_instances": setting.tuning_instances if tuning else 0}
-            row |= self._alone(regret[policy]) | self._against(regret[policy], baseline, regret[baseline], policy)
+            row |= {"stuck_rate": self.stuck[policy], "tuning_points": len(tuning.policies) if tuning else 0}
+            row |= {"tuning_instances": tuning.final.shape[1] if tuning else 0}
+            row |= self._alone(self.regret[policy]) | self._against(policy, baseline)
+            if kind == "tuned" and some is not None and some is not first:
+                row |= self._selected(some, tunings[some.text], tunings[first.text])
+            elif some is not None and (control := controls.get((kind, some.text))) is not None and policy != baseline:
+                row |= self._matched(row, policy, control)
             rows.append(row)
         shared = setting.columns() | {"setting": setting.identity, "commit": self.commit, "versions": self.versions}
-        return pd.DataFrame([shared | row for row in rows]).reindex(columns=list(COLUMNS))
-
-    def _control(self, kind: str, family: Family, first: Family) -> str | None:
-        """The first family's member that is as sharp as another family's raw member, if there is one."""
-        mine, theirs = family.head, first.head
-        if mine is None or theirs is None or family.templated or first.templated:
-            return None
-        policy: Any = parse_policy(family.raw)
-        try:
-            if kind == "slope":
-                matched = match_sharpness(policy.head, theirs)
-            else:
-                seed = purpose_seed(self.setting.seed, "pilot")
-                scores = seen_scores(
-                    family.raw, self.setting.arms, self.setting.horizon, self.setting.pilot_instances, seed
-                )
-                matched = match_sharpness(policy.head, theirs, on="entropy", scores=scores, dim=0)
-        except ValueError:
-            # No member of the first family is that soft or that sharp.
-            return None
-        value = float(getattr(matched, str(matched.sharpness)))
-        control = Pipe(policy.score, matched)
-        unit = Family(str(control))
-        return unit.member(unit.slope(str(control))) if value else None
+        named = [shared | {"engine": self.engines[row["policy"]]} | row for row in rows]
+        return pd.DataFrame(named).reindex(columns=list(COLUMNS))
 
     def _curve(self, family: Family, tuning: Tuning | None) -> list[dict[str, Any]]:
         if tuning is None:
@@ -185,9 +212,8 @@ class _Comparison:
             "iqm_high": iqm.high,
         }
 
-    def _against(
-        self, regret: NDArray[np.float64], baseline: str, base: NDArray[np.float64], policy: str
-    ) -> dict[str, Any]:
+    def _against(self, policy: str, baseline: str) -> dict[str, Any]:
+        regret, base = self.regret[policy], self.regret[baseline]
         row: dict[str, Any] = {"baseline": baseline, "baseline_regret": float(base.mean())}
         if policy == baseline:
             return row
@@ -198,3 +224,40 @@ class _Comparison:
         better = paired_improvement(regret, base)
         row |= {"improvement": better.value, "improvement_low": better.low, "improvement_high": better.high}
         return row | {"p_value": paired_test(regret, base)}
+
+    def _selected(self, family: Family, tuning: Tuning | None, first: Tuning | None) -> dict[str, Any]:
+        """The tuned difference, with the choice of the parameters in its interval."""
+        found = selected_bootstrap(
+            self._members(tuning, family.raw),
+            self._members(first, self.families[0].raw),
+            seed=self.setting.seed,
+        )
+        names = ("difference", "difference_low", "difference_high", "percent", "percent_low", "percent_high", "p_value")
+        return {name: getattr(found, name) for name in names}
+
+    def _members(self, tuning: Tuning | None, raw: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Finalists on the tuning and on the evaluation instances; a family without a parameter has one."""
+        if tuning is None:
+            return np.zeros((1, 1)), self.regret[raw][None]
+        return tuning.final, np.array([self.regret[policy] for policy in tuning.finalists])
+
+    def _matched(self, row: dict[str, Any], policy: str, control: Control) -> dict[str, Any]:
+        """Intervals and p-value that count the standard error of the control's parameter (delta method)."""
+        if not control.beside:
+            return {"match_error": 0.0}
+        regret = self.regret[policy]
+        error = {}
+        means = [float(self.regret[beside].mean()) for beside in control.beside]
+        reach = control.log_se / control.apart
+        error["difference"] = abs(means[1] - means[0]) * reach
+        error["percent"] = abs(100 * regret.mean() * (1 / means[1] - 1 / means[0])) * reach if all(means) else np.inf
+        wider: dict[str, Any] = {"match_error": control.log_se}
+        for name, more in error.items():
+            value = row[name]
+            half = float(special.ndtri(0.975)) * more
+            wider[f"{name}_low"] = value - float(np.hypot(value - row[f"{name}_low"], half))
+            wider[f"{name}_high"] = value + float(np.hypot(row[f"{name}_high"] - value, half))
+        paired = mean_interval(regret - self.regret[control.policy]).se
+        se = float(np.hypot(paired, error["difference"]))
+        wider["p_value"] = float(2 * stats.t.sf(abs(row["difference"]) / se, regret.size - 1)) if se else row["p_value"]
+        return wider

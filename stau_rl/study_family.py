@@ -7,7 +7,8 @@ Three kinds of text name a family:
 - `thompson`, `ucb | argmax` and whatever else has no number to tune: it takes part as it is.
 """
 
-from dataclasses import dataclass, replace
+import ast
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from stau_rl.heads import Head
 from stau_rl.text import SpecError
 
 PLACEHOLDER = "{x}"
+# A number that no text holds by chance, to find {x} again in a printed policy.
+SENTINEL = 1.2345678987654321
 # Digits kept of a parameter in a policy's text, so that tables stay readable.
 DIGITS = 6
 
@@ -42,9 +45,33 @@ class Family:
         return str(parse_policy(self.text.replace(PLACEHOLDER, "1")))
 
     @property
+    def canonical(self) -> str:
+        """The text in the spelling that policies have when they are printed, with {x} left in place."""
+        try:
+            text = str(parse_policy(self.text.replace(PLACEHOLDER, repr(SENTINEL))))
+        except ValueError:
+            text = ""
+        if text.count(repr(SENTINEL)) == self.text.count(PLACEHOLDER):
+            return text.replace(repr(SENTINEL), PLACEHOLDER)
+        # {x} stands in an expression that parsing computes, or where that number is not legal: only blanks are settled.
+        word = "x" + repr(SENTINEL).replace(".", "")
+        tree = ast.parse(self.text.strip().replace(PLACEHOLDER, word), mode="eval")
+        return ast.unparse(tree).replace(word, PLACEHOLDER)
+
+    @property
     def templated(self) -> bool:
         """The text names the place of its parameter."""
         return PLACEHOLDER in self.text
+
+    @property
+    def shown(self) -> str:
+        """What stands after the score, or the whole text where there is no score."""
+        return self.text.split("|", 1)[-1].strip()
+
+    @property
+    def name(self) -> str:
+        """The head's name, or the policy's."""
+        return self.shown.split("(", 1)[0].strip()
 
     @property
     def head(self) -> Head | None:
@@ -145,7 +172,11 @@ def change_score(text: str, **changes: Any) -> str:
     score: Any = SCORES.parse(score_text)
     name = changes.pop("name", score.name)
     if name != score.name:
-        score = SCORES[name](**{field: getattr(score, field) for field in ("c", "offset") if hasattr(score, field)})
+        other: Any = SCORES[name]
+        arguments = [field.name for field in fields(score)]
+        if arguments != [field.name for field in fields(other)]:
+            raise SpecError(f"score {score.name!r} cannot become {name!r}, which has other arguments")
+        score = SCORES[name](**{argument: getattr(score, argument) for argument in arguments})
     unknown = [field for field in changes if not hasattr(score, field)]
     if unknown:
         raise SpecError(f"score {score.name!r} has no argument {unknown[0]!r}")

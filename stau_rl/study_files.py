@@ -3,8 +3,9 @@
 | file | what it holds |
 | --- | --- |
 | `settings/*.csv` | the rows of one setting each; the name carries a digest of everything that decides them |
-| `study.csv` | all rows, in the order of the plan |
-| `curves.png` | regret over the slope in the base settings, with bands |
+| `study.json` | the base settings and the engine, which a study that goes on must share |
+| `study.csv` | all rows, in the order of the plan, with Holm-adjusted p-values |
+| `curves.png` | regret over the slope in every setting, with bands, and the reference policies as lines |
 | `timing.json` | seconds of each setting: the only file that differs between two runs of one study |
 
 Every file is written whole or not at all.
@@ -12,16 +13,20 @@ Every file is written whole or not at all.
 
 import io
 import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
 
 from stau_rl.atomic import whole_file, write_json
+from stau_rl.identity import first_difference
 from stau_rl.lock import DirectoryLock
 from stau_rl.study_compare import COLUMNS
 from stau_rl.study_setting import Setting
 
-SETTINGS, TABLE, FIGURE, TIMING = "settings", "study.csv", "curves.png", "timing.json"
+SETTINGS, TABLE, FIGURE, TIMING, ABOUT = "settings", "study.csv", "curves.png", "timing.json", "study.json"
 # Digits kept of a number: enough for every table, few enough to survive another order of summation.
 DIGITS = 10
 
@@ -30,19 +35,30 @@ class StudyFolder:
     """The folder of one study; use it in a `with` block, which locks it against other processes.
 
     Args:
-        path: the folder; created if it is not there.
-        resume: it may hold finished settings, which are then not played again.
+        path: the folder; created if it is not there, and removed again if the block fails before it holds a setting.
+        settings: the settings of the study.
+        engine: what plays them.
+        resume: it may hold finished settings, which are then not played again. The study that it holds must have the
+            same base settings (families, arms, horizon, instances, seed, size) and engine; sweeps may differ.
 
     Raises:
-        ValueError: the folder holds rows and `resume` is not set, is a file, is in use, or cannot be written.
+        ValueError: the folder holds rows and `resume` is not set, or another study's; is a file, is in use, or cannot
+            be written.
     """
 
-    def __init__(self, path: str | Path, resume: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, settings: Sequence[Setting], engine: str = "auto", resume: bool = False
+    ) -> None:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file, not a folder for a study")
         if not resume and any(self.path.glob(f"{SETTINGS}/*.csv")):
             raise ValueError(f"{self.path} holds a study; pass --resume to go on with it, or name another folder")
+        # A list of settings without base ones is told by its first.
+        bases = [setting for setting in settings if setting.sweep == "base"] or list(settings[:1])
+        self.about = json.loads(json.dumps({"engine": engine, "base": [asdict(base) for base in bases]}))
+        self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
+        self._check_about()
         self._lock = DirectoryLock(self.path)
 
     def __enter__(self) -> "StudyFolder":
@@ -50,13 +66,38 @@ class StudyFolder:
         try:
             (self.path / SETTINGS).mkdir(parents=True, exist_ok=True)
             self._lock.take()
+            if not (self.path / ABOUT).exists():
+                write_json(self.path / ABOUT, self.about)
         except OSError as error:
             raise ValueError(f"{self.path} cannot be used: {error.strerror or error}") from error
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let other processes have the folder."""
+        """Let other processes have the folder; one that nothing was finished in is left as it was found."""
+        if not any(self.path.glob(f"{SETTINGS}/*.csv")):
+            with suppress(OSError):
+                (self.path / ABOUT).unlink(missing_ok=True)
+                (self.path / SETTINGS).rmdir()
         self._lock.release()
+        # What still holds something stays.
+        with suppress(OSError):
+            for folder in self._made:
+                folder.rmdir()
+
+    def _check_about(self) -> None:
+        """Refuse a folder that holds another study."""
+        try:
+            known = json.loads((self.path / ABOUT).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{self.path}: {ABOUT} cannot be read ({error}); name another folder") from error
+        difference = first_difference(known, self.about)
+        if difference:
+            where, there, asked = difference
+            raise ValueError(
+                f"{self.path} holds another study: {where} is {there} there, {asked} was asked for; name another folder"
+            )
 
     def read(self, setting: Setting) -> pd.DataFrame | None:
         """The rows of a finished setting; None where it is not there, or not whole."""
@@ -64,23 +105,19 @@ class StudyFolder:
             table = read_rows(self.path / SETTINGS / setting.file_name)
         except (FileNotFoundError, ValueError):
             return None
-        whole = (
-            list(table.columns) == list(COLUMNS) and len(table) and bool((table["setting"] == setting.identity).all())
-        )
-        return table if whole else None
+        if list(table.columns) != list(COLUMNS) or len(table) == 0:
+            return None
+        # A file cut short ends in another row than the last one of a setting, or within it.
+        last = table.iloc[-1]
+        ends = ("reference", setting.references[-1]) if setting.references else ("tuned", setting.families[-1])
+        whole = (last["comparison"], last["family"]) == ends and table["versions"].nunique() == 1
+        return table if whole and bool((table["setting"] == setting.identity).all()) else None
 
     def write(self, setting: Setting, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
         """Keep a setting's rows and how long they took; what is returned is what `read` will give."""
-        write_json(self.path / TIMING, {**self.timing(), setting.file_name: round(seconds, 2)})
+        write_json(self.path / TIMING, {**read_timing(self.path), setting.file_name: round(seconds, 2)})
         write_rows(self.path / SETTINGS / setting.file_name, rows)
         return read_rows(self.path / SETTINGS / setting.file_name)
-
-    def timing(self) -> dict[str, float]:
-        """Seconds of every setting played in this folder, by the name of its file."""
-        try:
-            return dict(json.loads((self.path / TIMING).read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError):
-            return {}
 
     def finish(self, rows: pd.DataFrame) -> None:
         """Write the table of all settings, and the figure."""
@@ -89,6 +126,14 @@ class StudyFolder:
         write_rows(self.path / TABLE, rows)
         if (rows["comparison"] == "curve").any():
             save_study(rows, self.path / FIGURE)
+
+
+def read_timing(path: Path) -> dict[str, float]:
+    """Seconds of every setting played in a folder, by the name of its file."""
+    try:
+        return dict(json.loads((path / TIMING).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return {}
 
 
 def write_rows(path: Path, rows: pd.DataFrame) -> None:
@@ -104,7 +149,19 @@ def read_rows(path: Path) -> pd.DataFrame:
         FileNotFoundError: the file is not there.
         ValueError: it is no table of a study.
     """
-    texts = ("sweep", "value", "arms", "comparison", "family", "policy", "edge", "baseline", "setting", "commit")
+    texts = (
+        "sweep",
+        "value",
+        "arms",
+        "comparison",
+        "family",
+        "policy",
+        "edge",
+        "baseline",
+        "setting",
+        "commit",
+        "engine",
+    )
     kinds = dict.fromkeys((*texts, "versions"), str)
     table = pd.read_csv(path, dtype=kinds)
     for name in kinds:

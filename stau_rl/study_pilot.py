@@ -1,25 +1,35 @@
 """The scores that a policy really saw: a short recorded run, rebuilt at log-spaced steps."""
 
-from typing import Any
-
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stau_rl.agents import Pipe, parse_policy
 from stau_rl.envs import parse_arms
 from stau_rl.kernels.contract import ArmTable
-from stau_rl.kernels.engines import choose_engine
+from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.torch_loop import State
 
 POINTS = 24
+# Recorded steps held at once, over all instances of a block.
+RECORDED = 10_000_000
 
 
-def seen_scores(policy: str, arms: str, horizon: int, instances: int, seed: int, points: int = POINTS) -> Tensor:
+def seen_scores(
+    policy: str,
+    arms: str,
+    horizon: int,
+    instances: int,
+    seed: int,
+    points: int = POINTS,
+    engine: str = "auto",
+    device: str = "auto",
+) -> Tensor:
     """Scores at log-spaced steps of a run.
 
-    The run is recorded by whatever engine plays the policy; counts and sums before each of the steps are put into the
-    reference engine's `State`, and the policy's own score is asked.
+    The run is recorded, a block of instances at a time, by whatever engine plays the policy; counts and sums before
+    each of the steps are put into the reference engine's `State`, and the policy's own score is asked.
 
     Args:
         policy: text `score | head`.
@@ -28,9 +38,11 @@ def seen_scores(policy: str, arms: str, horizon: int, instances: int, seed: int,
         instances: replicates to play.
         seed: 64-bit seed of the run.
         points: number of log-spaced steps; those that fall together count once.
+        engine: a name, or `auto`.
+        device: where it runs, or `auto`.
 
     Returns:
-        float64 [arms, steps x instances], in the order of the steps.
+        float64 [arms, steps x instances], in the order of the steps; within a step, in that of the instances.
 
     Raises:
         ValueError: the policy has no score, or no step of the horizon asks for one.
@@ -40,12 +52,36 @@ def seen_scores(policy: str, arms: str, horizon: int, instances: int, seed: int,
     pipe = parse_policy(policy)
     if not isinstance(pipe, Pipe):
         raise ValueError(f"{policy!r} has no scores; it should read score | head")
-    table = arm_table(parse_arms(arms), seed, 0, instances)
-    first = table.arms if pipe.forces_pulls else 1
+    parsed = parse_arms(arms)
+    first = parsed.size if pipe.forces_pulls else 1
     if first >= horizon:
         raise ValueError(f"horizon must exceed {first}, the steps before the first score, got {horizon}")
-    block = _record(pipe, table, horizon, seed)
     steps = np.unique(np.rint(np.geomspace(first, horizon - 1, points)).astype(np.int64))
+    size = max(1, min(instances, RECORDED // horizon))
+    blocks = []
+    for start in range(0, instances, size):
+        table = arm_table(parsed, seed, start, min(size, instances - start))
+        choice = choose_engine(pipe, table, horizon, engine, device)
+        blocks.append(_block_scores(pipe, table, choice, horizon, seed, start, steps))
+    return torch.cat(blocks, dim=2).reshape(parsed.size, -1)
+
+
+def _block_scores(
+    pipe: Pipe, table: ArmTable, choice: Choice, horizon: int, seed: int, start: int, steps: NDArray[np.int64]
+) -> Tensor:
+    """Scores of one block of instances, float64 [arms, steps, instances]."""
+    instances = table.instances
+    block = choice.engine.simulate(
+        pipe,
+        table,
+        seed=seed,
+        first_instance=start,
+        horizon=horizon,
+        checkpoints=np.array([horizon], dtype=np.int64),
+        dtype=choice.dtype,
+        device=choice.device,
+        record=True,
+    )
     size = table.arms * instances
     counts, sums = np.zeros(size, dtype=np.int64), np.zeros(size)
     scores, done = [], 0
@@ -63,19 +99,4 @@ def seen_scores(policy: str, arms: str, horizon: int, instances: int, seed: int,
             step=done,
         )
         scores.append(pipe.score.values(state, torch.float64))
-    return torch.cat(scores, dim=1)
-
-
-def _record(pipe: Pipe, table: ArmTable, horizon: int, seed: int) -> Any:
-    choice = choose_engine(pipe, table, horizon)
-    return choice.engine.simulate(
-        pipe,
-        table,
-        seed=seed,
-        first_instance=0,
-        horizon=horizon,
-        checkpoints=np.array([horizon], dtype=np.int64),
-        dtype=choice.dtype,
-        device=choice.device,
-        record=True,
-    )
+    return torch.stack(scores, dim=1)

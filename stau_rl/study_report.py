@@ -9,13 +9,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stau_rl.report import interval
+from stau_rl.report import interval, p_value
+from stau_rl.study_family import Family
+from stau_rl.study_match import unmatched
 
+TABLE_WIDTH = 140
 SHOWN = (("raw", "raw"), ("slope", "same slope at 0"), ("entropy", "same entropy"), ("tuned", "each at its best"))
 
 
 def render(rows: pd.DataFrame) -> RenderableType:
-    """A table per family other than the reference, for a rich console of 110 columns or more."""
+    """A table per family other than the reference, for a rich console of `TABLE_WIDTH` columns or more."""
     parts: list[RenderableType] = []
     for place in range(1, int(family_place(rows).max()) + 1):
         parts.append(_table(rows[(family_place(rows) == place)]))
@@ -42,13 +45,15 @@ def _table(rows: pd.DataFrame) -> Table:
     table.add_column("setting", overflow="fold", min_width=16)
     for _, name in SHOWN:
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("p (Holm)", justify="right", no_wrap=True)
     table.add_column("slope", justify="right", no_wrap=True)
     for _, group in rows.groupby("setting", sort=False):
         by_kind: dict[Any, dict[Any, Any]] = {row["comparison"]: row for row in group.to_dict("records")}
         cells = [_compact(by_kind.get(kind)) for kind, _ in SHOWN]
         tuned = by_kind.get("tuned")
         slope = f"{_slope(tuned['slope'])}{_edge(tuned['edge'])}" if tuned is not None else ""
-        table.add_row(str(group.iloc[0]["value"]), *cells, slope)
+        adjusted = p_value(tuned["p_holm"]) if tuned is not None and not pd.isna(tuned["p_holm"]) else ""
+        table.add_row(str(group.iloc[0]["value"]), *cells, adjusted, slope)
     return table
 
 
@@ -72,11 +77,34 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     tuned = rows[rows["comparison"] == "tuned"]
     yield (
         "Differences are paired by instance. Best parameters come from "
-        f"{int(tuned['tuning_points'].max())} members of each family on instances of another seed."
+        f"{int(tuned['tuning_points'].max())} members of each family on instances of another seed; the interval of "
+        "each at its best counts that other instances would have chosen otherwise, that of same entropy the error of "
+        "the match. p: of each at its best, adjusted for the number of such comparisons. Slope: of the best member, "
+        "or its parameter where there is no slope."
     )
     edges = tuned[tuned["edge"].isin(["low", "high"])]
     if len(edges):
         yield f"In {len(edges)} cases (marked ^ or v) the best member lies at an end of the grid."
+    yield from _blanks(rows)
+
+
+def _blanks(rows: pd.DataFrame) -> Iterator[str]:
+    """Why cells are blank, a sentence per family and reason; a sweep may change a family's text, not the reason."""
+    seen: set[tuple[Any, ...]] = set()
+    for _, group in rows.groupby("setting", sort=False):
+        texts = group.loc[group["comparison"] == "raw", "family"].tolist()
+        first = Family(texts[0])
+        for place, text in enumerate(texts):
+            family, mine = Family(text), set(group.loc[group["family"] == text, "comparison"])
+            for kind, name in SHOWN[1:3] if place else ():
+                known = unmatched(kind, family, first)
+                if kind not in mine and (place, kind, bool(known)) not in seen:
+                    seen.add((place, kind, bool(known)))
+                    where = group.iloc[0]["value"]
+                    yield f"No comparison at {name}: {known or f'no {first.name} is as sharp as {text} ({where})'}."
+            if not family.tunable and (place, "tuned") not in seen:
+                seen.add((place, "tuned"))
+                yield f"{family.shown} has no parameter that is tuned: it takes part as it is, and has no slope."
 
 
 def _slope(value: float) -> str:

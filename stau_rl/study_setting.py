@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,14 @@ class Setting:
         families: texts of the families; the first is the reference.
         horizon: steps per instance.
         instances: instances of the evaluation.
-        tuning_instances: instances that each grid point is tried on.
+        tuning_instances: instances that each grid point is tried on, in the first round of tuning.
         pilot_instances: instances whose scores are collected for the match by entropy.
         seed: the study's seed.
         low: smallest slope of the grid.
         high: largest slope of the grid.
         coarse: points of the first grid.
         fine: points of the second grid, between the neighbours of the best of the first.
+        finalists: members that enter the last round of tuning, on as many instances as the evaluation has.
         references: policies shown beside the families, as they are.
         content: digests of what the texts stand for and do not show: code of plug-in heads, files of observations.
     """
@@ -43,6 +44,7 @@ class Setting:
     high: float
     coarse: int
     fine: int
+    finalists: int = 3
     references: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
 
@@ -65,6 +67,16 @@ class Setting:
     def budget(self) -> int:
         """Policies that are tried for each family that can be tuned."""
         return self.coarse + self.fine
+
+    @property
+    def rounds(self) -> tuple[tuple[int, int], ...]:
+        """(members kept, instances) of the rounds of tuning that follow the grids.
+
+        Ever fewer members on ever more instances: three times the finalists half-way, on a logarithmic scale, to the
+        last round, then the finalists.
+        """
+        last = max(self.instances, self.tuning_instances)
+        return (3 * self.finalists, round((self.tuning_instances * last) ** 0.5)), (self.finalists, last)
 
     def columns(self) -> dict[str, Any]:
         """What every row of this setting says about it."""

@@ -1,7 +1,11 @@
 """Each family's own best parameter, on instances that no comparison is made on.
 
 Every family gets the same number of grid points, on the same instances with the same luck: first log-spaced slopes over
-the whole range, then as many points for everyone between the neighbours of the best.
+the whole range, then as many points for everyone between the neighbours of the best. The best of these go on to two
+rounds of fewer members on more instances (successive halving), so that the choice rests on as many instances as the
+comparison that follows.
+
+Source: Karnin, Koren, Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013 (successive halving).
 """
 
 from collections.abc import Callable
@@ -27,7 +31,9 @@ class Tuning:
         edge: `low` or `high` where the best lies at that end of the grid, else empty.
         slopes: the slopes tried, ascending.
         policies: the members tried, in the order of the slopes.
-        regret: their regrets, float64 [members, tuning instances].
+        regret: their regrets in the first round, float64 [members, tuning instances].
+        finalists: the members of the last round, in the order of the slopes.
+        final: their regrets in it, float64 [finalists, instances].
     """
 
     best: str
@@ -35,6 +41,8 @@ class Tuning:
     slopes: list[float]
     policies: list[str]
     regret: NDArray[np.float64]
+    finalists: list[str]
+    final: NDArray[np.float64]
 
 
 def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
@@ -65,9 +73,23 @@ def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
     if setting.fine and below < above:
         try_out(_between(below, best, above, setting.fine))
     slopes = sorted(regret)
-    best = min(slopes, key=lambda slope: float(regret[slope].mean()))
+    first = np.array([regret[slope] for slope in slopes])
+    final = dict(regret)
+    for members, instances in setting.rounds:
+        kept = sorted(final, key=lambda slope: float(final[slope].mean()))[:members]
+        found = play([names[slope] for slope in sorted(kept)], instances, seed)
+        final = {slope: found[names[slope]] for slope in sorted(kept)}
+    best = min(final, key=lambda slope: float(final[slope].mean()))
     edge = "low" if best == slopes[0] else "high" if best == slopes[-1] else ""
-    return Tuning(names[best], edge, slopes, [names[s] for s in slopes], np.array([regret[s] for s in slopes]))
+    return Tuning(
+        best=names[best],
+        edge=edge,
+        slopes=slopes,
+        policies=[names[slope] for slope in slopes],
+        regret=first,
+        finalists=[names[slope] for slope in final],
+        final=np.array(list(final.values())),
+    )
 
 
 def _between(below: float, best: float, above: float, points: int) -> list[float]:

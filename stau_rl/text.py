@@ -131,10 +131,11 @@ class Registry(Mapping[str, type[Spec]]):
     Args:
         family: what one member is called in messages, such as `head`.
         members: the spec classes; each a frozen dataclass with a `name`.
+        elsewhere: end of the message about an unknown name: where others may come from.
     """
 
-    def __init__(self, family: str, *members: type[Spec]) -> None:
-        self.family = family
+    def __init__(self, family: str, *members: type[Spec], elsewhere: str = "") -> None:
+        self.family, self.elsewhere = family, elsewhere
         self._members: dict[str, type[Spec]] = {}
         for member in members:
             self.register(member)
@@ -179,7 +180,9 @@ class Registry(Mapping[str, type[Spec]]):
     def build(self, call: Call) -> Spec:
         """Turn a parsed call into a spec; errors as in `parse`, and the spec's own for illegal values."""
         if call.name not in self._members:
-            raise SpecError(f"unknown {self.family} {show(call.name)}{suggest(call.name, self._members)}")
+            raise SpecError(
+                f"unknown {self.family} {show(call.name)}{suggest(call.name, self._members)}{self.elsewhere}"
+            )
         member = self._members[call.name]
         fields: dict[str, dataclasses.Field[Any]] = {
             field.name: field

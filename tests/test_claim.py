@@ -81,6 +81,48 @@ def test_a_setting_comes_again_from_its_seed(data: ClaimData, monkeypatch: pytes
                 assert_allclose(mine[name], again[name], atol=0.05, rtol=1e-3)
 
 
+def test_one_setting_has_one_number_in_whichever_sweep_it_stands() -> None:
+    """Softmax and s^tau at their best at c = 0.25: in the sweep over c, at offset 0 and at scale 1."""
+    few = [replace(one, coarse=4, fine=2, horizon=100) for one in claim_settings(share=0.002)]
+    for arms in ARMS.values():
+        same = [f"{arms} c 0.25", f"{arms} offset 0", f"{arms} scale 1"]
+        tables = [play_setting(one) for one in few if one.value in same and one.sweep != "limit"]
+        assert len(tables) == (3 if arms == ARMS["Gaussian"] else 2)
+        shown = [
+            "policy",
+            "baseline",
+            "regret",
+            "regret_low",
+            "percent",
+            "percent_low",
+            "percent_high",
+            "p_value",
+            "edge",
+        ]
+        tuned = [table.loc[table["comparison"] == "tuned", shown].reset_index(drop=True) for table in tables]
+        for other in tuned[1:]:
+            pd.testing.assert_frame_equal(tuned[0], other, check_exact=True)
+    with pytest.raises(ValueError, match="share"):
+        claim_settings(0.0)
+
+
+def test_parts_put_together_are_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes' parts, gathered, give the rows of one process, without playing anything again."""
+    few = [replace(one, coarse=3, fine=0, horizon=50, instances=20) for one in claim_settings(share=0.001)[:3]]
+    monkeypatch.setattr(claim, "claim_settings", lambda share=1.0: few)
+    for number in (1, 2):
+        claim.play(tmp_path / "run", engine="numba", part=(number, 2))
+    claim.play(tmp_path / "whole", engine="numba")
+    monkeypatch.setattr("stau_rl.study.play_setting", lambda *_: pytest.fail("it was played already"))
+    claim.play(tmp_path / "run", engine="numba")
+    for name in ("run", "whole"):
+        claim.publish(tmp_path / name, tmp_path / f"{name}-rows")
+    for name in (COMPARISONS, CURVES):
+        assert (tmp_path / "run-rows" / name).read_bytes() == (tmp_path / "whole-rows" / name).read_bytes()
+    timing = pd.read_csv(tmp_path / "run-rows" / "claim_timing.csv")
+    assert timing["seconds"][0] >= 0
+
+
 @pytest.mark.parametrize(
     ("sweep", "value", "comparison", "head"),
     [
@@ -139,6 +181,11 @@ def test_the_verdict_has_three_sentences_and_follows_the_numbers(data: ClaimData
     even = verdict(_changed(data, {"raw": (-40, 1, 0), "slope": (1, 2, 1), "entropy": (0, 2, 1), "tuned": (0, 2, 1)}))
     assert "mostly that of a sharper temperature" in even[1]
     assert "neither head wins anywhere" in even[2]
+    rows = data.comparisons.assign(edge="")
+    assert "steep end of the grid" not in verdict(replace(data, comparisons=rows))[2]
+    softmax = (rows["sweep"] == "c") & (rows["comparison"] == "tuned") & rows["policy"].str.contains("softmax")
+    rows.loc[softmax, "edge"] = "high"
+    assert "in 8 of the 8 a best parameter lies at the steep end" in verdict(replace(data, comparisons=rows))[2]
     assert len({*real, *great, *poor, *even}) > 6
 
 

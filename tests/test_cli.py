@@ -46,7 +46,10 @@ def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str], folder: Pat
     ("extra", "message"),
     [
         (["--policy", "tompson"], "unknown policy 'tompson'; did you mean 'thompson'?"),
-        (["--policy", "ucb | sofmax"], "unknown head 'sofmax'; did you mean 'softmax'?"),
+        (
+            ["--policy", "ucb | sofmax"],
+            "unknown head 'sofmax'; did you mean 'softmax'? (a head of your own is loaded with --plugin FILE)",
+        ),
         (["--policy", "centerd_ucb | softmax"], "unknown score 'centerd_ucb'; did you mean 'centred_ucb'?"),
         (["--policy", "ucb | s_tau(tau=0.5)"], "s_tau: tau must be finite and >= 1, got 0.5"),
         (["--policy", "ucb | softmax(beta=nan)"], "softmax: beta must be finite and >= 0, got nan"),

@@ -335,3 +335,41 @@ def test_a_result_reads_without_its_plugin(sloped: Path, tmp_path: Path) -> None
     assert result.policies == policies
     assert matched_controls(result.policies) == {}
     assert render(result) is not None
+
+
+def test_a_compiled_form_that_contradicts_its_function_is_refused() -> None:
+    """At the first use, for the parameters used: the head, the score and both values are named."""
+    made = head("askew", a=1.0, b=0.0)(lambda scores, a, b: a * scores + b * scores.abs())
+    # Right while b = 0.
+    made.numba(lambda score, a, b: score * (a * 1.4426950408889634))
+    assert (play("ucb | askew(a=3)", "numba").actions == play("ucb | softmax(beta=3)", "numba").actions).all()
+    wrong = (
+        r"head 'askew'.*contradicts.*at score -?\d+.* log f is .* in the one and .* in the other.*askew\(a=3, b=0.5\)"
+    )
+    with pytest.raises(ValueError, match=wrong):
+        choose_engine(parse_policy("ucb | askew(a=3, b=0.5)"), TABLE, 100)
+    # A schedule is looked at where it starts and where it ends.
+    with pytest.raises(ValueError, match="contradicts"):
+        choose_engine(parse_policy("ucb | askew(b=log(t))"), TABLE, 100)
+    assert str(choose_engine(parse_policy("ucb | askew(b=0.5)"), TABLE, 100, engine="torch")) == "torch cpu float64"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.01])
+def test_the_check_allows_rounding_and_nothing_more(factor: float) -> None:
+    """Weights that vanish below 0 agree too: -inf in the one, far below everything in the other."""
+    from stau_rl.kernels.numba_heads import NEVER
+    from stau_rl.kernels.numba_lanes import select
+    from stau_rl.kernels.numba_math import log2_positive
+
+    made = head("ramp", p=2.0)(lambda scores, p: p * scores.clamp(min=0.0).log())
+
+    @made.numba
+    def ramp(score, p):
+        return select(score > 0.0, log2_positive(score) * (p * factor), NEVER)
+
+    policy = parse_policy("centred_ucb | ramp(p=7)")
+    if factor == 1.0:
+        assert choose_engine(policy, TABLE, 50).engine.name == "numba"
+    else:
+        with pytest.raises(ValueError, match="head 'ramp'"):
+            choose_engine(policy, TABLE, 50)

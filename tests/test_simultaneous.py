@@ -17,15 +17,19 @@ def test_independent_points_have_sidaks_critical_value() -> None:
     found = curve_band(_normal((12, 4000)), seed=1, resamples=8000)
     sidak = special.ndtri((1 + 0.95 ** (1 / 12)) / 2)
     # The 95 % quantile of 8 000 maxima has a standard error of about 0.02.
-    assert found.critical == pytest.approx(sidak, abs=0.08)
+    # Each side alone at 97.5 %: Phi^-1(0.975^(1/12)) = 2.86, nearly the same.
+    assert found.below == pytest.approx(sidak, abs=0.1)
+    assert found.above == pytest.approx(sidak, abs=0.1)
 
 
 def test_one_point_repeated_needs_no_more_than_a_pointwise_interval() -> None:
     x = _normal((1, 4000)) * np.arange(1, 9)[:, None] + 5
     found = curve_band(x, seed=2, resamples=8000)
-    assert found.critical == pytest.approx(special.ndtri(0.975), abs=0.06)
+    assert found.below == pytest.approx(special.ndtri(0.975), abs=0.08)
+    assert found.above == pytest.approx(special.ndtri(0.975), abs=0.08)
     se = x.std(axis=1, ddof=1) / np.sqrt(4000)
-    assert_allclose(found.high - found.mean, found.critical * se, rtol=1e-9)
+    assert_allclose(found.high - found.mean, found.above * se, rtol=1e-9)
+    assert_allclose(found.mean - found.low, found.below * se, rtol=1e-9)
 
 
 def test_band_covers_whole_curves() -> None:
@@ -38,11 +42,42 @@ def test_band_covers_whole_curves() -> None:
     assert 0.90 <= hits / 400 <= 0.98
 
 
+def test_band_of_one_point_is_the_bootstrap_t_interval_by_index() -> None:
+    """Resampled one by one with numpy's own mean and standard deviation."""
+    x = np.random.Generator(np.random.PCG64(3)).exponential(size=50)
+    found = curve_band(x[None], seed=7, resamples=500)
+    drawn = x[np.random.Generator(np.random.PCG64(7)).integers(50, size=(500, 50))]
+    t = (drawn.mean(axis=1) - x.mean()) / (drawn.std(axis=1, ddof=1) / np.sqrt(50))
+    se = x.std(ddof=1) / np.sqrt(50)
+    ends = x.mean() - np.quantile(t, [0.975, 0.025]) * se
+    assert_allclose([found.low[0], found.high[0]], ends, rtol=1e-10)
+
+
+@pytest.mark.parametrize("n", [100, 400])
+def test_band_covers_whole_curves_of_skewed_values(n: int) -> None:
+    """Log-normal with sigma = 1 (skewness 6), twelve correlated points; a band of fixed width has 80 % at n = 100."""
+    generator = np.random.Generator(np.random.PCG64(n))
+    hits = 0
+    for study in range(400):
+        common = 0.7 * generator.normal(size=(1, n)) + np.sqrt(0.51) * generator.normal(size=(12, n))
+        band = curve_band(np.exp(common), seed=study, resamples=400)
+        hits += bool(np.all((band.low <= np.exp(0.5)) & (np.exp(0.5) <= band.high)))
+    # 95 % has a standard error of 1.1 %.
+    assert 0.915 <= hits / 400 <= 0.98
+
+
+def test_nan_and_infinite_values_are_refused() -> None:
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=r"values must be finite, got .* at \[1, 0\]"):
+            curve_band([[1.0, 2.0], [bad, 1.0]], seed=0)
+
+
 def test_constant_points_have_no_width_and_do_not_widen_the_others() -> None:
     x = _normal((2, 500))
     flat = np.concatenate([x, np.full((1, 500), 0.1)])
     with_flat, without = curve_band(flat, seed=0), curve_band(x, seed=0)
-    assert with_flat.critical == pytest.approx(without.critical, rel=1e-12)
+    assert with_flat.below == pytest.approx(without.below, rel=1e-12)
+    assert with_flat.above == pytest.approx(without.above, rel=1e-12)
     assert with_flat.low[2] == with_flat.high[2] == with_flat.mean[2]
 
 

@@ -9,6 +9,8 @@ from scipy import stats
 
 from stau_rl import bootstrap
 from stau_rl.bootstrap import group_starts, group_sums, paired_bootstrap, resample_counts
+from stau_rl.distribution import ecdf, quantile_band, quantile_interval
+from stau_rl.robust import interquartile_interval, interquartile_mean, paired_improvement, unpaired_improvement
 from stau_rl.statistics import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
 
 
@@ -245,3 +247,27 @@ def test_intervals_cover_at_their_rate() -> None:
 def test_errors_name_the_argument(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (mean_interval, "values"),
+        (lambda x: quantiles(x, [0.5]), "values"),
+        (cvar, "values"),
+        (lambda x: paired_test([1.0, 2.0, 3.0], x), "baseline"),
+        (lambda x: paired_bootstrap([np.ones((1, 3))], [x], seed=0), "baseline"),
+        (lambda x: paired_bootstrap([np.ones((1, 3)), [x]], np.ones((1, 3)), seed=0), r"values\[1\]"),
+        (interquartile_mean, "values"),
+        (lambda x: interquartile_interval(x, seed=0), "values"),
+        (lambda x: paired_improvement([1.0, 2.0, 3.0], x), "b"),
+        (lambda x: unpaired_improvement(x, [1.0]), "a"),
+        (ecdf, "values"),
+        (lambda x: quantile_interval(x, 0.5), "values"),
+        (lambda x: quantile_band([x], 0.5), "values"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused_and_placed(call, name: str, bad: float) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be finite, got {bad} at \[.*1\]"):
+        call([1.0, bad, 3.0])

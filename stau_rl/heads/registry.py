@@ -3,4 +3,4 @@
 from stau_rl.heads.base import Head
 from stau_rl.text import Registry
 
-HEADS: Registry[Head] = Registry("head")
+HEADS: Registry[Head] = Registry("head", elsewhere=" (a head of your own is loaded with --plugin FILE)")

@@ -1,0 +1,156 @@
+"""`stau-rl study`: mistakes are one line and leave nothing, folders keep to one study, figures show what was asked."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from stau_rl.cli import main
+from stau_rl.study import play_settings, run_study
+from stau_rl.study_engine import engine_for
+from stau_rl.study_files import ABOUT, read_rows
+from stau_rl.study_plan import plan_study
+from stau_rl.study_plot import draw_study
+
+TWO = ["--family", "centred_ucb | softmax", "--family", "centred_ucb | s_tau(tau=5)"]
+TINY = ["study", "--arms", "gaussian(k=3)", "--horizon", "20", "--instances", "20"]
+PLUGIN = """
+from stau_rl.plugin import head
+
+@head("fussy", a=1.0)
+def fussy(scores, a):
+    raise RuntimeError("not today")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run where a default output directory would show."""
+    monkeypatch.chdir(tmp_path)
+
+
+def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str], folder: Path) -> str:
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    printed = capsys.readouterr()
+    assert stop.value.code == 2
+    assert sorted(folder.rglob("*")) == before
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ([*TWO, "--sweep", "d"], "sweeps: unknown sweep 'd'; known: c, k, horizon, offset, scale, centring"),
+        (["--family", "mean | softmax", "--family", "ucb1", "--sweep", "c"], "sweeps: 'c' cannot be played"),
+        (["--family", "mean | softmax", "--family", "mean | fussy"], "loaded with --plugin FILE"),
+        ([*TWO, "--engine", "jax"], "unknown engine 'jax'"),
+        ([*TWO, "--engine", "jax", "--out", "deep/er/out"], "unknown engine 'jax'"),
+    ],
+)
+def test_mistakes_are_a_line_and_leave_nothing(extra, message, capsys, tmp_path: Path) -> None:
+    assert message in _fails([*TINY, *extra], capsys, tmp_path)
+
+
+def test_a_plugin_that_fails_leaves_no_folder(capsys, tmp_path: Path) -> None:
+    from stau_rl.plugin import forget
+
+    (tmp_path / "fussy.py").write_text(PLUGIN)
+    plugin = ["--plugin", "fussy.py"]
+    try:
+        families = ["--family", "centred_ucb | softmax", "--family", "centred_ucb | fussy"]
+        assert "head 'fussy' failed: RuntimeError: not today" in _fails([*TINY, *families, *plugin], capsys, tmp_path)
+        one = ["regret", "--horizon", "20", "--instances", "4", "--policy", "ucb | fussy", *plugin, "--out"]
+        for out in ("new", "a/b/new"):
+            assert "not today" in _fails([*one, out], capsys, tmp_path)
+    finally:
+        forget("fussy")
+
+
+def _settings(**changes):
+    given = {"families": ("ucb | softmax", "ucb | s_tau(tau=5)"), "arms": ["bernoulli(k=3)"], "horizon": 20}
+    given |= {"instances": 20, "seed": 0, "sweeps": ()}
+    return [replace(one, coarse=3, fine=0) for one in plan_study(**(given | changes)).settings]
+
+
+def test_a_folder_goes_on_with_its_own_study_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = play_settings(_settings(), out)
+    known = json.loads((out / ABOUT).read_text())
+    assert known["base"][0]["arms"] == "bernoulli(k=3)"
+    for changes, message in (
+        ({"seed": 1}, r"base\[0\].seed is 0 there, 1 was asked for"),
+        ({"arms": ["gaussian(k=3)"]}, r'base\[0\].value is "bernoulli\(k=3\)" there'),
+        ({"horizon": 30}, r"base\[0\].horizon is 20 there"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            play_settings(_settings(**changes), out, resume=True)
+    with pytest.raises(ValueError, match='engine is "auto" there'):
+        play_settings(_settings(), out, resume=True, engine="torch")
+    # It may grow by sweeps.
+    more = play_settings(_settings(sweeps=("c",)), out, resume=True)
+    assert len(more) > len(first)
+    assert more["regret"].iloc[: len(first)].tolist() == first["regret"].tolist()
+    kept = read_rows(out / "study.csv")
+    assert kept["seed"].nunique() == 1
+    assert kept["p_holm"].notna().any()
+
+
+def test_the_figure_has_a_panel_per_setting_and_lines_of_reference(tmp_path: Path) -> None:
+    rows = play_settings(_settings(families=("ucb | softmax", "ucb | s_tau(tau=5)", "thompson"), sweeps=("c",)))
+    figure = draw_study(rows)
+    assert len(figure.axes) == rows["setting"].nunique()
+    columns = figure.axes[0].get_subplotspec().get_gridspec().ncols
+    assert columns == min(3, len(figure.axes))
+    labels = [line.get_label() for line in figure.axes[0].get_lines()]
+    assert labels == ["softmax", "s_tau", "thompson", "random", "ucb1"]
+    base = rows[(rows["sweep"] == "base") & (rows["family"] == "random")].iloc[0]
+    assert figure.axes[0].get_lines()[3].get_ydata()[0] == base["regret"]
+    assert len(draw_study(rows, "c").axes) == (rows["sweep"].eq("c") & rows["comparison"].eq("raw")).sum() / 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"arms": []}, "arms must name at least one"),
+        ({"arms": "text"}, "arms must be a list of texts, got 'text'"),
+        ({"sweeps": "c"}, "sweeps must be a list of texts, got 'c'"),
+        ({"sweeps": ["q"]}, "sweeps: unknown sweep 'q'"),
+        ({"size": "tiny"}, "size: unknown size 'tiny'"),
+        ({"engine": "jax"}, "unknown engine 'jax'"),
+    ],
+)
+def test_run_study_names_the_argument(changes: dict, message: str) -> None:
+    given = {"arms": ["bernoulli(k=2)"], "horizon": 10, "instances": 10, "sweeps": ()}
+    with pytest.raises(ValueError, match=message):
+        run_study(**(given | changes))
+
+
+def test_of_several_engines_each_policy_takes_the_first_that_runs_it() -> None:
+    named = "centred_ucb | softmax", "mean | asis"
+    from stau_rl.plugin import forget, head
+
+    head("asis", a=1.0)(lambda scores, a: a * scores)
+    try:
+        assert [engine_for(text, "bernoulli(k=2)", 20, "numba,torch") for text in named] == ["numba", "torch"]
+        assert engine_for(named[0], "bernoulli(k=2)", 20, "numba") == "numba"
+        with pytest.raises(ValueError, match="no head 'asis'"):
+            engine_for(named[1], "bernoulli(k=2)", 20, "numba, triton", "cpu")
+        rows = run_study(named, ["bernoulli(k=2)"], 20, 20, sweeps=(), engine="numba,torch")
+        assert set(rows.loc[rows["family"] == "mean | asis(a=1)", "engine"]) == {"torch cpu float64"}
+        assert set(rows.loc[rows["family"] == "centred_ucb | softmax(beta=1)", "engine"]) == {"numba cpu float32"}
+    finally:
+        forget("asis")
+    with pytest.raises(ValueError, match="unknown engine 'jax'"):
+        engine_for(named[0], "bernoulli(k=2)", 20, "jax,numba")
+
+
+def test_heads_on_a_schedule_say_so_below_the_table(capsys) -> None:
+    main(["heads", "--scores", "1,2", "--head", "softmax(beta=4*log(t))", "--head", "softmax"])
+    printed = capsys.readouterr().out
+    row = next(line for line in printed.splitlines() if "4*log(t)" in line)
+    assert "changes with t" not in row
+    assert "softmax(beta=4*log(t)) changes with t; head.at(t) is the head of step t" in printed
