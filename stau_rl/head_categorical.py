@@ -19,6 +19,7 @@ from torch.distributions import Categorical, Distribution, constraints, register
 
 from stau_rl.heads import Head, parse_head
 from stau_rl.heads.normalise import check_scores
+from stau_rl.kernels.fused_head import head_log_weights
 from stau_rl.modules import HeadModule
 
 
@@ -68,7 +69,7 @@ class HeadCategorical(Distribution):
             _check_rows(scores, mask, rule.finite_only)
         self.scores, self.mask = scores, mask
         working = self.head.shifted(scores) if isinstance(self.head, HeadModule) else scores
-        log_weights = rule.unchecked_log_weights(working, -1, mask)
+        log_weights = head_log_weights(rule, working, mask)
         entries = log_weights.shape[-1]
         self.abstain = entries if rule.mass_kind == "sub" else None
         self.logits = log_weights if self.abstain is None else _with_abstention(log_weights)

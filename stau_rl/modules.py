@@ -21,6 +21,7 @@ from stau_rl.heads import Head, parse_head
 from stau_rl.heads.normalise import check_scores
 from stau_rl.heads.parameter import Range
 from stau_rl.heads.s_tau import EPS
+from stau_rl.kernels.fused_head import head_log_weights
 
 if TYPE_CHECKING:
     from stau_rl.head_categorical import HeadCategorical
@@ -125,12 +126,13 @@ class HeadModule(nn.Module):
         """
         if self.validate:
             check_scores(scores, mask, finite=self.head.finite_only)
-        return self.bound_head().unchecked_log_weights(self.shifted(scores), -1, mask)
+        return head_log_weights(self.bound_head(), self.shifted(scores), mask)
 
     def shifted(self, scores: Tensor) -> Tensor:
-        """The scores with the offset added, float32 or float64."""
-        working = scores if scores.dtype == torch.float64 else scores.float()
-        return working + self.score_offset if self.score_offset else working
+        """The scores with the offset added, then float32 or float64."""
+        if not self.score_offset:
+            return scores
+        return (scores if scores.dtype == torch.float64 else scores.float()) + self.score_offset
 
     def distribution(self, scores: Tensor, mask: Tensor | None = None) -> "HeadCategorical":
         """The distribution over the entries; for a head of mass below 1, abstaining is its last outcome."""

@@ -88,11 +88,12 @@ def log_s_tau(
 
 def _bound_log_s_tau(working: Tensor, tau: float | Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
     exponent = torch.as_tensor(tau, dtype=working.dtype, device=working.device)
-    if exponent.ndim and exponent.expand(torch.broadcast_shapes(exponent.shape, working.shape)).stride(dim) != 0:
+    shape = torch.broadcast_shapes(exponent.shape, working.shape)
+    own_axis = dim % len(shape) - (len(shape) - exponent.ndim) if exponent.ndim else -1
+    if own_axis >= 0 and exponent.shape[own_axis] != 1:
         raise ValueError(f"s_tau: tau must have size 1 along dim {dim}, got shape {tuple(exponent.shape)}")
     if working.shape[dim] == 0:
         return working
-    shape = torch.broadcast_shapes(exponent.shape, working.shape)
     mask = None if mask is None else mask.expand(shape)
     return _LogSTau.apply(working.expand(shape), exponent, eps, dim, mask)
 
