@@ -18,8 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stau_rl.heads import Head, STau, log_s_tau
-from stau_rl.heads.s_tau import EPS
+from stau_rl.heads import Head, STau
+from stau_rl.heads.normalise import prepare
+from stau_rl.heads.s_tau import EPS, unchecked_log_s_tau
 
 MAX_ENTRIES = 16_384
 """Longest row of the kernel."""
@@ -33,8 +34,8 @@ WARPS = 4
 
 def reference_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: Tensor | None = None) -> Tensor:
     """Log-weights of s^tau along the last axis, from plain tensor operations; see `fused_log_weights`."""
-    exponent = tau.unsqueeze(-1) if tau.ndim else tau
-    return log_s_tau(scores.float(), exponent.float(), eps, -1, mask)
+    working, mask = prepare(scores, mask)
+    return unchecked_log_s_tau(working, tau.unsqueeze(-1) if tau.ndim else tau, eps, -1, mask)
 
 
 def fused_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: Tensor | None = None) -> Tensor:
