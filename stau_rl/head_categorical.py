@@ -110,6 +110,11 @@ class HeadCategorical(Distribution):
         return self.logits.argmax(-1)
 
     @property
+    def deterministic_sample(self) -> Tensor:
+        """The mode, under the name that TorchRL looks for."""
+        return self.mode
+
+    @property
     def mean(self) -> Tensor:
         """NaN, as for torch's `Categorical`: an index has no mean."""
         return self.logits.new_full(self.batch_shape, math.nan)
