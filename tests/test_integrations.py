@@ -33,12 +33,12 @@ def _validation_as_it_was():
     Distribution.set_default_validate_args(before)
 
 
-def example(name):
-    """The README's example of that name, run; its variables."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def example(name, file="README.md"):
+    """The example of that name, run; its variables."""
+    text = (ROOT / file).read_text(encoding="utf-8")
     (code,) = re.findall(rf"<!-- example: {name} -->\n```python\n(.*?)```", text, flags=re.S)
-    names = {}
-    exec(compile(code, f"README example {name}", "exec"), names)
+    names = {"__name__": "example"}
+    exec(compile(code, f"{file} {name}", "exec"), names)
     return names
 
 
@@ -90,32 +90,21 @@ def test_stable_baselines3_probabilities_are_the_heads():
 @needs("stable_baselines3")
 def test_a_callback_keeps_tau_frozen_through_the_warm_up():
     from stable_baselines3 import PPO
-    from stable_baselines3.common.callbacks import BaseCallback
 
-    from stau_rl import TauWarmup
     from stau_rl.integrations.sb3 import STauPolicy
 
-    class Warmup(BaseCallback):
-        def __init__(self, rollouts):
-            super().__init__()
-            self.rollouts, self.seen = rollouts, []
+    seen = []
 
-        def _on_training_start(self):
-            self.warm_up = TauWarmup(self.model.policy, self.rollouts)
-
+    class Watched(example("warm-up", "docs/integrations.md")["Warmup"]):
         def _on_rollout_start(self):
-            if self.n_calls:
-                self.warm_up.step()
-            self.seen.append(self.model.policy.head.log_tau.item())
+            super()._on_rollout_start()
+            seen.append(self.model.policy.head.log_tau.item())
 
-        def _on_step(self):
-            return True
-
-    callback = Warmup(rollouts=1)
     model = PPO(STauPolicy, "CartPole-v1", n_steps=64, batch_size=64, n_epochs=1, seed=0, device="cpu")
-    model.learn(128, callback=callback)
-    assert callback.seen[0] == callback.seen[1]
-    assert model.policy.head.log_tau.item() != callback.seen[1]
+    model.learn(192, callback=Watched(rollouts=2))
+    assert len(seen) == 3
+    assert seen[0] == seen[1] == seen[2]
+    assert model.policy.head.log_tau.item() != seen[2]
 
 
 @needs("stable_baselines3")
