@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from stau_rl.heads import Head, STau
 from stau_rl.heads.normalise import prepare
@@ -62,7 +63,8 @@ def fused_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: Tenso
     exponent = tau.float()
     exponent = exponent.expand(scores.shape[:-1]).reshape(-1).contiguous() if tau.ndim else exponent.reshape(1)
     counted = None if mask is None else mask.expand(scores.shape).reshape(flat.shape).contiguous()
-    out: Tensor = _forward(flat, exponent, counted, float(eps))
+    run = _forward if torch.compiler.is_compiling() else _Fused.apply
+    out: Tensor = run(flat, exponent, counted, float(eps))
     return out.view(scores.shape)
 
 
@@ -103,8 +105,7 @@ def _grid(rows: int, entries: int) -> tuple[int, dict[str, int]]:
     return -(-rows // height), {"K": entries, "ROWS": height, "LANES": lanes, "num_warps": 8 if lanes > 4096 else WARPS}
 
 
-@torch.library.custom_op("stau_rl::log_s_tau", mutates_args=())
-def _forward(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
+def _run_forward(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
     from stau_rl.kernels.triton_fused_head import log_s_tau_fwd_kernel
 
     out = torch.empty_like(scores, dtype=torch.float32)
@@ -118,13 +119,7 @@ def _forward(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Te
     return out
 
 
-@_forward.register_fake
-def _(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
-    return torch.empty_like(scores, dtype=torch.float32)
-
-
-@torch.library.custom_op("stau_rl::log_s_tau_backward", mutates_args=())
-def _backward(
+def _run_backward(
     grad: Tensor, scores: Tensor, tau: Tensor, mask: Tensor | None, out: Tensor, eps: float, needs_tau: bool
 ) -> tuple[Tensor, Tensor]:
     from stau_rl.kernels.triton_fused_head import log_s_tau_bwd_kernel
@@ -145,16 +140,44 @@ def _backward(
     return grad_scores, parts if per_row else parts.sum().reshape(1)
 
 
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    scores, tau, mask, ctx.eps = inputs
+    ctx.save_for_backward(scores, tau, mask, output)
+
+
+class _Fused(torch.autograd.Function):
+    """The two kernels for eager code, as calling a custom op from Python takes longer than they do."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        out = _run_forward(*inputs)
+        _setup_context(ctx, inputs, out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        scores, tau, mask, out = ctx.saved_tensors
+        needs_tau = ctx.needs_input_grad[1]
+        grad_scores, grad_tau = _run_backward(grad, scores, tau, mask, out, ctx.eps, needs_tau)
+        return grad_scores, grad_tau if needs_tau else None, None, None
+
+
+# The same as custom ops, which torch.compile keeps whole.
+_forward = torch.library.custom_op("stau_rl::log_s_tau", _run_forward, mutates_args=())
+_backward = torch.library.custom_op("stau_rl::log_s_tau_backward", _run_backward, mutates_args=())
+
+
+@_forward.register_fake
+def _(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
+    return torch.empty_like(scores, dtype=torch.float32)
+
+
 @_backward.register_fake
 def _(
     grad: Tensor, scores: Tensor, tau: Tensor, mask: Tensor | None, out: Tensor, eps: float, needs_tau: bool
 ) -> tuple[Tensor, Tensor]:
     return torch.empty_like(scores), torch.empty_like(tau)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    scores, tau, mask, ctx.eps = inputs
-    ctx.save_for_backward(scores, tau, mask, output)
 
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from stau_rl import fused_head_speed
 from stau_rl.heads import STau
 from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
 
@@ -108,3 +109,16 @@ def test_what_the_kernel_has_not_is_named(scores, eps, message):
 def test_other_devices_take_the_reference():
     scores = torch.randn(5000, 18, generator=torch.Generator().manual_seed(0))
     assert torch.equal(head_log_weights(STau(3.0), scores), STau(3.0).log_weights(scores))
+
+
+def test_the_speed_command_refuses_wrong_values_and_gradients():
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(300, 18, generator=generator).requires_grad_()
+    case = (scores, torch.tensor(3.0, requires_grad=True), torch.randn(300, 18, generator=generator))
+    errors = fused_head_speed.check(reference_log_weights, *case)
+    assert max(errors.values()) < 1e-3
+    wrong_values = lambda scores, tau: reference_log_weights(scores, tau * 1.001)  # noqa: E731
+    wrong_gradient = lambda scores, tau: reference_log_weights(scores, tau.detach()) + 0 * tau  # noqa: E731
+    for wrong in (wrong_values, wrong_gradient):
+        with pytest.raises(RuntimeError, match="too large"):
+            fused_head_speed.check(wrong, *case)
