@@ -7,8 +7,8 @@ log-weight once; the backward reads scores, log-weights and their gradient once 
 import triton
 import triton.language as tl
 
-from stau_rl.kernels.triton_heads import s_tau_exact_tail_log2, s_tau_log2, s_tau_slope
-from stau_rl.kernels.triton_math import exp2, log2
+from stau_rl.kernels.triton_heads import s_tau_exact_tail_log2, s_tau_log2
+from stau_rl.kernels.triton_math import exp2, log2, reciprocal, softplus2
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 _LN_2 = tl.constexpr(0.6931471805599453)
@@ -32,6 +32,17 @@ def _load_tau(p_tau, o_row, rows, TAU_PER_ROW: tl.constexpr):
     if TAU_PER_ROW:
         return tl.load(p_tau + o_row, mask=o_row < rows, other=1.0)[:, None]
     return tl.load(p_tau)
+
+
+@triton.jit
+def _log_phi_slope(scores, floor, EXACT_TAIL: tl.constexpr):
+    """sigmoid(s) / (softplus(s) + eps), with one reciprocal; far below 0 it is 1 without eps and 0 with it."""
+    y = scores * _LOG2_E
+    z = exp2(-tl.abs(y))
+    slope = tl.where(y > 0.0, 1.0, z) * reciprocal((1.0 + z) * (softplus2(y) + floor) * _LN_2)
+    if EXACT_TAIL:
+        return tl.where(scores < -60.0, tl.where(scores == float("-inf"), 0.0, 1.0), slope)
+    return slope
 
 
 @triton.jit
@@ -106,14 +117,15 @@ def log_s_tau_bwd_kernel(
     rest = tl.sum(tl.where(heavy, 0.0, weight), axis=1)[:, None]
     inner = tl.where(heavy, (grad - total) + total * rest, grad - weight * total)
     inner = tl.where(used, inner, 0.0)
-    slope = s_tau_slope(scores, tau, floor)
-    if EXACT_TAIL:
-        slope = tl.where(scores == float("-inf"), 0.0, slope)
-    tl.store(p_grad_scores + offsets, inner * slope, mask=inside)
+    tl.store(p_grad_scores + offsets, inner * tau * _log_phi_slope(scores, floor, EXACT_TAIL), mask=inside)
     if NEEDS_TAU:
         # The inner gradients of a row sum to 0, so log phi may be replaced by log w / tau.
-        share = tl.sum(inner * tl.where(out > float("-inf"), out, 0.0) / tau, axis=1)
+        share = inner * tl.where(out > float("-inf"), out, 0.0)
         if TAU_PER_ROW:
-            tl.store(p_grad_tau + o_row, share, mask=o_row < rows)
+            per_row = tl.sum(share, axis=1)
+            tl.store(
+                p_grad_tau + o_row, per_row / tl.load(p_tau + o_row, mask=o_row < rows, other=1.0), mask=o_row < rows
+            )
         else:
-            tl.store(p_grad_tau + tl.program_id(0), tl.sum(share, axis=0))
+            # Rows first, as a thread holds several and adds them without its neighbours.
+            tl.store(p_grad_tau + tl.program_id(0), tl.sum(tl.sum(share, axis=0), axis=0) / tau)
