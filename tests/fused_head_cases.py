@@ -20,7 +20,8 @@ from stau_rl.modules import STauHead
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
 MANY = 5 if INTERPRETED else 4099
-ENTRIES = (1, 2, 7, 18, 63, 129, 257, 1024)
+# Rows of one piece and of two: 10 = 8 + 2, 18 = 16 + 2, 129 = 128 + 1.
+ENTRIES = (1, 2, 7, 10, 18, 63, 129, 257, 1024)
 # Memory that torch hands out uninitialised is NaN, so that an element left unwritten shows.
 deterministic.fill_uninitialized_memory = True
 

@@ -44,9 +44,9 @@ def test_the_reference_has_the_same_signature():
 
 
 def test_values_and_gradients_are_as_accurate_as_stated(findings):
-    """Eight lengths, with and without a mask, one tau and one per row, with and without eps."""
+    """Nine lengths, with and without a mask, one tau and one per row, with and without eps."""
     cases = {name: found for name, found in findings.items() if name.startswith(("K=", "steep"))}
-    assert len(cases) == 65
+    assert len(cases) == 73
     for name, found in cases.items():
         assert found["fused"]["finite"], name
         assert found["fused"]["log_weights"] <= 1, name
