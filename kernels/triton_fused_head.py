@@ -38,8 +38,10 @@ def _load_scores(p_scores, offsets, inside, counted, HAS_MASK: tl.constexpr):
 @triton.jit
 def _load_tau(p_tau, o_row, rows, TAU_PER_ROW: tl.constexpr):
     if TAU_PER_ROW:
-        return tl.load(p_tau + o_row, mask=o_row < rows, other=1.0)[:, None]
-    return tl.load(p_tau)
+        tau = tl.load(p_tau + o_row, mask=o_row < rows, other=1.0)[:, None]
+    else:
+        tau = tl.load(p_tau)
+    return tau
 
 
 @triton.jit
@@ -58,8 +60,10 @@ def _below_peak(log_f, counted, peak, CAN_DIE: tl.constexpr):
     """log2 f - its maximum; a row without f > 0 is uniform over its unmasked entries."""
     if CAN_DIE:
         dead = peak == float("-inf")
-        return tl.where(dead, tl.where(counted, 0.0, float("-inf")), log_f - tl.where(dead, 0.0, peak))
-    return log_f - peak
+        log_f = tl.where(dead, tl.where(counted, 0.0, float("-inf")), log_f - tl.where(dead, 0.0, peak))
+    else:
+        log_f = log_f - peak
+    return log_f
 
 
 @triton.jit
@@ -69,7 +73,7 @@ def _log_phi_slope(scores, floor, EXACT_TAIL: tl.constexpr):
     z = exp2(-tl.abs(y))
     slope = tl.where(y > 0.0, 1.0, z) * reciprocal((1.0 + z) * (softplus2(y) + floor) * _LN_2)
     if EXACT_TAIL:
-        return tl.where(scores < -60.0, tl.where(scores == float("-inf"), 0.0, 1.0), slope)
+        slope = tl.where(scores < -60.0, tl.where(scores == float("-inf"), 0.0, 1.0), slope)
     return slope
 
 
@@ -82,7 +86,7 @@ def _inner(grad, weight, total, rest):
 @triton.jit
 def _times_log_weight(inner, out, CAN_BE_ZERO: tl.constexpr):
     if CAN_BE_ZERO:
-        return inner * tl.where(out > float("-inf"), out, 0.0)
+        out = tl.where(out > float("-inf"), out, 0.0)
     return inner * out
 
 

@@ -1,12 +1,14 @@
 """Checks of the fused head, run as a script in a process of its own, as the interpreter is chosen at import.
 
 `python fused_head_cases.py` prints one JSON object {name: findings}; test_fused_head.py asserts on them. With
-TRITON_INTERPRET=1 the kernels run on the CPU; without, on the GPU, where there are more rows.
+TRITON_INTERPRET=1 the kernels run on the CPU; without, on the GPU, where there are more rows. `compile` as an argument
+compiles them for a GPU that need not be there.
 """
 
 import itertools
 import json
 import os
+import sys
 
 import torch
 from torch.utils import deterministic
@@ -182,7 +184,35 @@ def repeats():
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+def compile_for_hopper():
+    """Names of the variants that compile for compute capability 9.0."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    from triton.compiler import compile as compile_kernel
+
+    from stau_rl.kernels import triton_fused_head as kernels
+
+    done = []
+    for kernel, extra in ((kernels.log_s_tau_fwd_kernel, {}), (kernels.log_s_tau_bwd_kernel, {"NEEDS_TAU": True})):
+        for entries, special in ((18, False), (18, True), (1024, False)):
+            sizes = fused_head._grid(1 << 20, entries)[1]
+            warps = sizes.pop("num_warps")
+            constants = {**sizes, "HAS_MASK": special, "TAU_PER_ROW": special, "EXACT_TAIL": special, **extra}
+            kinds = {"rows": "i32", "floor": "fp32", "p_mask": "*u8", **dict.fromkeys(constants, "constexpr")}
+            if special:
+                kinds |= {"p_scores": "*bf16", "p_grad_scores": "*bf16"}
+            signature = {name: kinds.get(name, "*fp32") for name in kernel.arg_names}
+            places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+            source = ASTSource(fn=kernel, signature=signature, constexprs=places)
+            compiled = compile_kernel(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": warps})
+            done.append(f"{compiled.metadata.name} {entries} {special}")
+    return done
+
+
 def main():
+    if sys.argv[1:] == ["compile"]:
+        print(json.dumps(compile_for_hopper()))
+        return
     torch.use_deterministic_algorithms(True)
     findings = {
         f"K={entries} {'masked' if masked else 'plain'} {'tau per row' if per_row else 'one tau'} eps={eps:g}": errors(

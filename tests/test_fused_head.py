@@ -23,20 +23,24 @@ MODES = [
 ]
 
 
-@pytest.fixture(scope="module", params=MODES)
-def findings(request):
-    """All checks of fused_head_cases.py in one process, as Triton decides at import whether to interpret."""
-    environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
-    environment["TRITON_INTERPRET"] = "1" if request.param == "interpreted" else "0"
-    done = subprocess.run(
-        [sys.executable, str(HERE / "fused_head_cases.py")],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+def run_cases(*arguments, interpreted):
+    """What fused_head_cases.py prints, in a process of its own, as Triton decides at import whether to interpret."""
+    environment = os.environ | {"PYTHONPATH": str(HERE.parent), "TRITON_INTERPRET": "1" if interpreted else "0"}
+    command = [sys.executable, str(HERE / "fused_head_cases.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def findings(request):
+    return run_cases(interpreted=request.param == "interpreted")
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
+def test_the_kernels_compile_for_a_gpu_that_is_not_here():
+    """The interpreter takes what the compiler may refuse."""
+    assert len(run_cases("compile", interpreted=False)) == 6
 
 
 def test_the_reference_has_the_same_signature():
