@@ -7,7 +7,7 @@
 >>> policy.probs.round(decimals=4)
 tensor([0.0103, 0.0000, 0.9861, 0.0036])
 >>> policy.mode, policy.entropy().round(decimals=4)
-(tensor(2), tensor(0.0809))
+(tensor(2), tensor(0.0814))
 """
 
 import math
@@ -131,9 +131,8 @@ class HeadCategorical(Distribution):
         # An entry of weight 0 repeats the cdf before it (a parallel sum may round it up by itself), or is below every
         # u total where nothing comes before; so no uniform falls on it. u < 1 keeps u total below the last cdf.
         cdf = torch.where(weights > 0, weights.cumsum(-1), -1.0).cummax(-1).values
-        uniforms = torch.rand(shape.numel(), *self.batch_shape, dtype=torch.float64, device=cdf.device)
-        draws = uniforms.movedim(0, -1) * cdf[..., -1:]
-        found = torch.searchsorted(cdf, draws.contiguous(), right=True)
+        uniforms = torch.rand(*self.batch_shape, shape.numel(), dtype=torch.float64, device=cdf.device)
+        found = torch.searchsorted(cdf, uniforms * cdf[..., -1:], right=True)
         return found.movedim(-1, 0).reshape(shape + self.batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:

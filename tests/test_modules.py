@@ -1,6 +1,8 @@
 """Heads as modules: values by hand, learned parameters of every head, saving, copies, precision, compiling."""
 
 import copy
+import doctest
+import importlib
 import io
 import math
 from dataclasses import fields
@@ -221,3 +223,10 @@ def test_bad_scores_are_refused_unless_told_otherwise():
 def test_public_names(name):
     assert getattr(stau_rl, name).__name__ == name
     assert name in dir(stau_rl)
+
+
+@pytest.mark.parametrize("name", ["modules", "head_categorical", "remedies"])
+def test_examples_in_docstrings(name):
+    results = doctest.testmod(importlib.import_module(f"stau_rl.{name}"))
+    assert results.attempted > 0
+    assert results.failed == 0
