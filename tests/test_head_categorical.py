@@ -333,3 +333,18 @@ def test_compiles_as_one_graph(masked):
     assert module.log_tau.grad.isfinite()
     if masked:
         assert MASK.expand(64, 3, 5).gather(2, answers[4].unsqueeze(2)).all()
+
+
+# As above.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+@each_head
+def test_every_head_is_one_graph(name):
+    head, scores = parse_head(name), rows(3, 5, dtype=torch.float32)
+
+    def through(scores):
+        policy = HeadCategorical(scores, head, MASK)
+        return policy.entropy(), policy.log_prob(policy.mode)
+
+    torch.compiler.reset()
+    compiled = torch.compile(through, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(scores), through(scores))
