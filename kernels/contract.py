@@ -106,16 +106,22 @@ def check_float32(policy: Any, arms: ArmTable) -> None:
     """Refuse what float32 scores cannot hold, for the engines that compute in them.
 
     Raises:
-        EngineError: the means are more than 1000 times as large as their spread or the noise, or a parameter of the
-            policy is larger than 1e30.
+        EngineError: the means, or an offset of the scores, are more than 1000 times as large as the spread of the
+            means or the noise, or a parameter of the policy is larger than 1e30.
     """
     size = float(np.abs(arms.means).max(initial=0.0))
+    offset = abs(float(getattr(getattr(policy, "score", None), "offset", 0.0)))
     spread = max(arms.sigma, float(np.ptp(arms.means)) if arms.means.size else 0.0)
     draws_from_scores = policy.name == "pipe" and policy.head.name != "argmax"
     if draws_from_scores and spread > 0.0 and size > FLOAT32_RANGE * spread:
         raise EngineError(
             f"means up to {size:g} that differ by {spread:g} do not fit float32 scores; engine='torch' runs them, or "
             "subtract a constant from the rewards"
+        )
+    if draws_from_scores and spread > 0.0 and offset > FLOAT32_RANGE * spread:
+        raise EngineError(
+            f"scores moved by offset={policy.score.offset:g} on rewards that spread by {spread:g} do not fit float32; "
+            "engine='torch' runs them"
         )
     for part in (policy, getattr(policy, "score", None), getattr(policy, "head", None)):
         for name in getattr(part, "__dataclass_fields__", ()):

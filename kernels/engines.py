@@ -10,7 +10,9 @@ Nothing falls back silently: `auto` writes down what it chose, and an engine ask
 or says why not and names one that can.
 """
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -47,6 +49,11 @@ class Engine:
             if type(error).__module__.startswith("numba.core.errors"):
                 lines = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
                 raise EngineError(f"engine {self.name!r} cannot compile this policy: {lines[:300]}") from error
+            if self.name == "triton" and _is_of_triton(error):
+                lines = " ".join(str(error).split())
+                raise EngineError(
+                    f"engine 'triton' does not run on this device and driver ({lines[:200]}); engine='torch' does"
+                ) from error
             raise
 
     def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
@@ -57,9 +64,13 @@ class Engine:
     def require(self) -> None:
         """Raise an EngineError if what this engine is built on is not installed here."""
         if self.name == "triton" and find_spec("triton") is None:
-            raise EngineError(
+            raise MissingEngineError(
                 "engine 'triton' needs the package triton, which is not installed; engine='torch' runs it"
             )
+
+
+class MissingEngineError(EngineError):
+    """What an engine is built on is not installed here."""
 
 
 ENGINES = {
@@ -79,6 +90,8 @@ class Choice:
     engine: Engine
     device: str
     dtype: str
+    note: str = ""
+    """Why it is not a faster one on a GPU; empty where nothing is missing, or where the caller has named it."""
 
     def __str__(self) -> str:
         """Text for tables and spec files."""
@@ -109,13 +122,45 @@ def choose_engine(
     place = _check_device(device, engine)
     if engine != "auto":
         return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
+    missing = why_no_cuda() if device == "auto" and place == "cpu" else ""
     reasons = []
     for candidate in ENGINES.values():
         try:
-            return _try(candidate, policy, arms, horizon, place, dtype)
+            choice = _try(candidate, policy, arms, horizon, place, dtype)
+        except MissingEngineError as error:
+            missing = str(error).partition(";")[0]
+            reasons.append(str(error))
         except EngineError as error:
             reasons.append(str(error))
+        else:
+            return replace(choice, note=missing)
     raise EngineError("; ".join(reasons))
+
+
+@cache
+def why_no_cuda() -> str:
+    """One sentence on why torch sees no GPU: a build without CUDA, no driver, one that is too old, or no device."""
+    import torch
+
+    if not torch.backends.cuda.is_built():
+        return "no GPU is used: this build of torch has no CUDA"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.cuda.init()
+        except (RuntimeError, AssertionError) as error:
+            words = " ".join(str(error).split())
+            return f"no GPU is used: {words.partition('. ')[0].removeprefix('CUDA initialization: ')}"
+    return "no GPU is used: torch sees none"
+
+
+def _is_of_triton(error: Exception) -> bool:
+    """Whether an error comes from compiling or loading a kernel: Triton's own, or a RuntimeError of its driver."""
+    if isinstance(error, EngineError):
+        return False
+    return type(error).__module__.startswith("triton") or (
+        type(error) is RuntimeError and ("Triton" in str(error) or "PTX" in str(error) or "compiler" in str(error))
+    )
 
 
 def _try(engine: Engine, policy: Any, arms: ArmTable, horizon: int, place: str, dtype: str) -> Choice:
@@ -139,9 +184,13 @@ def _check_device(device: str, engine: str) -> str:
         raise ValueError(f"unknown device {device!r}; known: auto, cpu, cuda, cuda:N")
     import torch
 
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    with warnings.catch_warnings():
+        # Of a driver that is too old; what torch says then is in `why_no_cuda`.
+        warnings.simplefilter("ignore")
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if device == "auto":
         return "cuda" if count else "cpu"
     if int(index or 0) >= count:
-        raise ValueError(f"device {device!r} is not there: torch sees {count} CUDA devices; use cpu")
+        why = f" ({why_no_cuda()})" if not count else ""
+        raise ValueError(f"device {device!r} is not there: torch sees {count} CUDA devices{why}; use cpu")
     return device

@@ -7,7 +7,7 @@ in the order of the head's fields). The step loop subtracts the largest value of
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.kernels.contract import EngineError
@@ -21,7 +21,7 @@ from stau_rl.kernels.numba_math import (
     logistic2,
     softplus2,
 )
-from stau_rl.schedule import Schedule
+from stau_rl.kernels.run_setup import NONE, Parameters
 
 NEVER = -1e30
 # Below it, eps cannot be added in float32 without losing the tail it is added to.
@@ -155,14 +155,11 @@ class BoundHead:
 
     Attributes:
         key: its name in `DEVICE_HEADS`, or None for a policy without one.
-        p, q: its parameters; 0 where it has fewer or where a schedule stands.
-        schedules: the schedules of p and q, None for a constant.
+        parameters: its parameters.
     """
 
     key: str | None
-    p: float = 0.0
-    q: float = 0.0
-    schedules: tuple[Schedule | None, Schedule | None] = (None, None)
+    parameters: Parameters = NONE
 
     @property
     def device(self) -> DeviceHead | None:
@@ -180,24 +177,13 @@ def bind_head(head: Any, horizon: int) -> BoundHead:
     if name not in DEVICE_HEADS:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
         raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
-    values = [getattr(head, field.name) for field in fields(head) if field.name != "name"]
-    values = [*values, 0.0, 0.0][:2]
-    changing = tuple(value if isinstance(value, Schedule) else None for value in values)
-    p, q = (0.0 if isinstance(value, Schedule) else float(value) for value in values)
-    if name == "s_tau" and changing[1] is not None:
-        if _smallest(changing[1], horizon) < TINY_EPS:
+    parameters = Parameters.of(head)
+    if name == "s_tau" and parameters.extent(1, horizon)[0] < TINY_EPS:
+        if parameters.schedules[1] is not None:
             raise EngineError(
                 f"the numba engine takes a schedule of eps only where it stays above {TINY_EPS:g}, got "
-                f"eps={changing[1]}; engine='torch' runs it"
+                f"eps={parameters.schedules[1]}; engine='torch' runs it"
             )
-    elif name == "s_tau" and q < TINY_EPS:
-        name, q = "s_tau_tail", math.log2(q / math.log(2.0)) if q > 0.0 else NEVER
-    return BoundHead(name, p, q, (changing[0], changing[1]))
-
-
-def _smallest(schedule: Schedule, horizon: int) -> float:
-    """Least value of a schedule in a run, a piece at a time."""
-    piece = 1 << 16
-    return min(
-        float(schedule.steps(first, min(first + piece - 1, horizon)).min()) for first in range(1, horizon + 1, piece)
-    )
+        eps = parameters.q
+        name, parameters = "s_tau_tail", replace(parameters, q=math.log2(eps / math.log(2.0)) if eps > 0.0 else NEVER)
+    return BoundHead(name, parameters)

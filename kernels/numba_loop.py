@@ -17,6 +17,7 @@ from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, lat
 from stau_rl.kernels.numba_codegen import ROWS, load_loop
 from stau_rl.kernels.numba_plan import Plan, make_plan
 from stau_rl.kernels.philox import MAX_ARMS, split_seed
+from stau_rl.kernels.run_setup import bernoulli_bounds, require_float32
 
 # Arm-steps of one call: about a tenth of a second, so that progress shows and Ctrl-C works.
 WORK = 1e8
@@ -62,8 +63,7 @@ def simulate(
     Raises:
         EngineError: this engine cannot run what was asked.
     """
-    if dtype != "float32":
-        raise EngineError(f"the numba engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
+    require_float32("numba", dtype)
     if device != "cpu":
         raise EngineError(f"the numba engine runs on device='cpu', got {device!r}; engine='torch' runs on others")
     if arms.arms > MAX_ARMS:
@@ -74,6 +74,7 @@ def simulate(
     result = _empty_block(arms, horizon, checkpoints.size, record)
     keys = [np.uint64(word) for word in split_seed(seed)]
     parameters = tuple(np.float64(value) for value in plan.parameters)
+    scheduled = any(plan.head.schedules)
     lanes, late = plan.spec.lanes, late_start(horizon)
     table = (np.ascontiguousarray(arms.values, np.float64), np.ascontiguousarray(arms.offsets, np.int64))
     threads = numba.config.NUMBA_NUM_THREADS
@@ -87,7 +88,7 @@ def simulate(
             blocks, rows = len(state["count"]), [state[name] for name in ROWS]
             piece = max(1, blocks // (PIECES * threads))
             steps = max(2, int(WORK / (plan.cost * arms.arms * piece * lanes)))
-            if any(plan.schedules):
+            if scheduled:
                 steps = min(steps, SCHEDULED_STEPS)
             for begin in range(0, horizon, steps):
                 end = min(begin + steps, horizon)
@@ -102,7 +103,7 @@ def simulate(
                     due,
                     parameters,
                     *table,
-                    _scheduled(plan, begin, end),
+                    plan.head.steps(begin, end) if scheduled else np.empty((2, 0)),
                 )
                 pieces = [(low, min(low + piece, blocks)) for low in range(0, blocks, piece)]
                 calls = [pool.submit(play, bounds, *shared, *rows) for bounds in pieces]
@@ -117,17 +118,6 @@ def simulate(
                         call.cancel()
             _collect(result, state, arms.arms, lanes, start, stop)
     return result
-
-
-def _scheduled(plan: Plan, begin: int, end: int) -> NDArray[np.float64]:
-    """p and q at steps begin, ..., end - 1 (t is one more), float64 [2, steps]; empty if both are constant."""
-    if not any(plan.schedules):
-        return np.empty((2, 0))
-    pairs = zip(plan.schedules, plan.parameters[:2], strict=True)
-    rows = [np.full(end - begin, value) if s is None else s.steps(begin + 1, end) for s, value in pairs]
-    if not np.isfinite(rows).all():
-        raise ValueError(f"a schedule is not finite between t = {begin + 1} and {end}")
-    return np.stack(rows)
 
 
 def _blocks_per_group(plan: Plan, horizon: int, checkpoints: int, record: bool, threads: int) -> int:
@@ -184,7 +174,7 @@ def _initial_state(
 
     recorded = (blocks, horizon, spec.lanes) if record else (blocks, 0, 0)
     bernoulli = "BERNOULLI" in flags
-    thresholds = np.ceil(arms.means * 2.0**24).astype(np.int32) if bernoulli else np.empty((0, 0), np.int32)
+    thresholds = bernoulli_bounds(arms.means) if bernoulli else np.empty((0, 0), np.int32)
     return {
         "count": full(0, spec.count),
         "gain": full(0, spec.gain),

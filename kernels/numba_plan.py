@@ -7,7 +7,7 @@ from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise
 from stau_rl.kernels.numba_codegen import Specialisation
 from stau_rl.kernels.numba_heads import BoundHead, bind_head
 from stau_rl.kernels.numba_lanes import WIDTH
-from stau_rl.schedule import Schedule
+from stau_rl.kernels.run_setup import NONE, Parameters
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
 UNROLL_ARMS = 20
@@ -27,7 +27,7 @@ class Plan:
         parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision, score offset.
         mean, root, preference: initial values of the state arrays.
         cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
-        schedules: what p and q are at each step, None where they are constant.
+        head: the parameters of the head, p and q, with their schedules.
     """
 
     spec: Specialisation
@@ -36,7 +36,7 @@ class Plan:
     root: float = 0.0
     preference: float = 0.0
     cost: float = 1.0
-    schedules: tuple[Schedule | None, Schedule | None] = (None, None)
+    head: Parameters = NONE
 
 
 def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
@@ -66,7 +66,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     elif policy.name == "random":
         choose = "choose_uniform"
     elif policy.name == "eps_greedy":
-        choose, bound = "choose_best", BoundHead(None, float(policy.eps) * 2.0**24)
+        choose, bound = "choose_best", BoundHead(None, Parameters(float(policy.eps) * 2.0**24))
         flags |= {"DOUBLE", "MEAN", "HAS_MEAN", "EXPLORES"}
     elif policy.name == "thompson":
         choose, cost = "choose_posterior_draw", 6.0
@@ -88,14 +88,15 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     else:
         known = ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit")
         raise _unsupported("policy", policy.name, known)
-    if any(bound.schedules):
+    if any(bound.parameters.schedules):
         flags |= {"SCHEDULED"}
-    elif bound.device is not None and bound.device.base is not None and bound.p in WHOLE_POWERS:
+    elif bound.device is not None and bound.device.base is not None and bound.parameters.p in WHOLE_POWERS:
         flags |= {"POWER"}
     real = "float32" if choose == "choose_by_weight" else "float64"
     spec = _specialisation(choose, bound.key, arms, real, frozenset(flags), horizon)
-    parameters = (bound.p, bound.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
-    return Plan(spec, parameters, mean, root, preference, cost, bound.schedules)
+    head = bound.parameters
+    parameters = (head.p, head.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
+    return Plan(spec, parameters, mean, root, preference, cost, head)
 
 
 def _specialisation(

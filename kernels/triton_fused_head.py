@@ -8,10 +8,10 @@ entries and, where padding it to a power of two would waste too many lanes, a ta
 import triton
 import triton.language as tl
 
-from stau_rl.kernels.triton_heads import s_tau_exact_tail_log2, s_tau_log2
 from stau_rl.kernels.triton_math import exp2, log2, reciprocal, softplus2
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
+_LOG2_LOG2_E = tl.constexpr(0.5287663729448977)
 _LN_2 = tl.constexpr(0.6931471805599453)
 
 
@@ -46,10 +46,12 @@ def _load_tau(p_tau, o_row, rows, TAU_PER_ROW: tl.constexpr):
 
 @triton.jit
 def _log2_f(scores, counted, tau, floor, EXACT_TAIL: tl.constexpr, CAN_MISS: tl.constexpr):
+    """tau log2(softplus2(y) + floor), y = s log2 e; without floor, log2 softplus2(y) = y + log2 log2 e below -24."""
+    y = scores * _LOG2_E
     if EXACT_TAIL:
-        log_f = s_tau_exact_tail_log2(scores * _LOG2_E, 0.0, tau, floor, 0)
+        log_f = tau * tl.where(y < -24.0, y + _LOG2_LOG2_E, log2(softplus2(tl.maximum(y, -24.0))))
     else:
-        log_f = s_tau_log2(scores * _LOG2_E, 0.0, tau, floor, 0)
+        log_f = tau * log2(softplus2(y) + floor)
     if CAN_MISS:
         log_f = tl.where(counted, log_f, float("-inf"))
     return log_f

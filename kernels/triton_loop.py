@@ -1,28 +1,34 @@
 """The compiled step loop on a GPU: every step of every instance inside one Triton kernel.
 
-`simulate` follows `stau_rl.kernels.contract`. The policy becomes a specialisation (`triton_plan`) of one kernel
-(`triton_step`); this module keeps the state on the device, launches the kernel for a part of the steps at a time, and
+`simulate` follows `stau_rl.kernels.contract`. The policy becomes a variant (`triton_plan`) of one kernel
+(`triton_kernel`); this module keeps the state on the device, launches the kernel for a part of the steps at a time, and
 collects the results. Memory: 8 bytes (Bernoulli) or 12 per arm and instance of state, 16 for means and gaps and 4 for
 bounds where instances have their own, and 13 per checkpoint and instance; nothing per step and instance, unless
 `record`.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
+import triton
 from numpy.typing import NDArray
 
 from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
 from stau_rl.kernels.philox import split_seed
+from stau_rl.kernels.run_setup import bernoulli_bounds, require_float32
+from stau_rl.kernels.triton_bind import BoundHead
+from stau_rl.kernels.triton_kernel import play_kernel
 from stau_rl.kernels.triton_math import INTERPRETED
 from stau_rl.kernels.triton_plan import Plan, make_plan
-from stau_rl.kernels.triton_step import play_kernel
 
 THREADS = 128
-# Steps of which the table of bonuses is held at once.
-WIDTHS = 1 << 20
+# Steps of which tables of a number per step are held at once.
+TABLE = 1 << 20
 # Arm-steps of one launch when somebody watches: about a quarter of a second of the fastest policies.
 WATCHED_WORK = 2.5e11
 _NEVER = (1 << 31) - 1
@@ -66,8 +72,7 @@ def simulate(
     Raises:
         EngineError: this engine cannot run what was asked.
     """
-    if dtype != "float32":
-        raise EngineError(f"the triton engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
+    require_float32("triton", dtype)
     place = _check_device(device)
     plan = make_plan(policy.lowered(), arms, horizon)
     return Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
@@ -105,13 +110,13 @@ class Run:
         self.rows = np.searchsorted(self.steps, checkpoints)
         means = torch.as_tensor(arms.means, device=device)
         bernoulli = arms.kind == "bernoulli"
-        self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
+        self.arm = torch.as_tensor(bernoulli_bounds(arms.means), device=device) if bernoulli else means
         self.gap = means.max(dim=0, keepdim=True).values - means
         self.value = torch.as_tensor(arms.values, device=device)
         self.offset = torch.as_tensor(arms.offsets, device=device)
         self.count = torch.zeros(k, n, dtype=torch.int32, device=device)
         self.gain = torch.zeros(k, n, dtype=torch.int32 if bernoulli else torch.float64, device=device)
-        gradient = plan.choose == "preference"
+        gradient = plan.variant.choose == "preference"
         self.preference = torch.full((k, n if gradient else 1), plan.preference, dtype=torch.float32, device=device)
         self.total = torch.zeros(n if gradient else 1, dtype=torch.float64, device=device)
         self.checkpoint = torch.as_tensor(np.append(self.steps, _NEVER).astype(np.int32), device=device)
@@ -121,7 +126,7 @@ class Run:
         shape = (horizon, n) if record else (1, 1)
         self.action = torch.empty(shape, dtype=torch.int16, device=device)
         self.reward = torch.empty(shape, dtype=torch.float64, device=device)
-        self._make_widths(0)
+        self._make_tables(0)
         self.record = record
         self.threads, self.options = _shape(plan)
         self.keys = [_signed(word) for word in split_seed(seed)]
@@ -171,11 +176,11 @@ class Run:
     def _next(self, step: int, watched: bool) -> tuple[int, bool]:
         """Where the launch that starts at `step` stops, and whether it runs in pairs of steps."""
         k, left = self.arms.arms, self.horizon - step
-        if self.plan.forced and step < k:
+        if self.plan.variant.forced and step < k:
             return min(k + k % 2, self.horizon), False
         if step % 2 or left == 1:
             return step + 1, False
-        size = min(left, self.plan.steps_per_launch)
+        size = min(left, self.plan.variant.steps_per_launch)
         if watched:
             size = min(size, max(64, int(WATCHED_WORK / (k * self.arms.instances))))
         return step + size // 2 * 2, True
@@ -183,14 +188,19 @@ class Run:
     def launch(self, start: int, stop: int, paired: bool) -> Any:
         """Queue steps [start, stop); returns the compiled kernel, which knows its registers and code."""
         plan, n = self.plan, self.arms.instances
-        if not self.width_start <= start < stop <= self.width_start + WIDTHS:
-            self._make_widths(start)
-        head = plan.head
-        block = self.threads // plan.lanes
+        if not self.table_start <= start < stop <= self.table_start + TABLE:
+            self._make_tables(start)
+        block = self.threads // plan.variant.lanes
         shared, gap_shared = self.arm.shape[1] == 1, self.gap.shape[1] == 1
-        long = self.horizon > plan.steps_per_launch
-        grid = (-(-n // block),)
-        return play_kernel[grid](
+        variant = replace(
+            plan.variant,
+            block=block,
+            forced=plan.variant.forced and start < self.arms.arms,
+            long=plan.variant.packed and self.horizon > plan.variant.steps_per_launch,
+            steps=2 if paired else 1,
+            record=self.record,
+        )
+        return play_kernel[(-(-n // block),)](
             self.count,
             self.gain,
             self.preference,
@@ -198,6 +208,7 @@ class Run:
             self.arm,
             self.gap,
             self.width,
+            self.schedule,
             self.value,
             self.offset,
             self.checkpoint,
@@ -208,7 +219,7 @@ class Run:
             self.reward,
             start,
             stop,
-            self.width_start,
+            self.table_start,
             int(np.searchsorted(self.steps, start, "right")),
             n,
             *self.first,
@@ -223,47 +234,46 @@ class Run:
             plan.unit,
             plan.offset,
             plan.c,
-            K=self.arms.arms,
-            SLOTS=plan.slots,
-            LANES=plan.lanes,
-            BLOCK=block,
-            CHOOSE=plan.choose,
             REFRESH=getattr(triton_policies, f"refresh_{plan.refresh}"),
             SCORE=getattr(triton_policies, f"score_{plan.score}"),
-            CENTRED=plan.centred,
-            HEAD=getattr(triton_heads, head.name) if head else triton_heads.softmax_direct,
-            N=head.whole if head else 0,
-            SHIFTED=head.shifted if head else False,
-            SLOPE=getattr(triton_heads, plan.slope or "softmax_slope"),
+            HEAD=_device_function(plan.head),
+            SLOPE=getattr(triton_heads, plan.head.slope if plan.head and plan.head.slope else "softmax_slope"),
             REWARD=getattr(triton_rewards, self.arms.kind),
-            PACKED=plan.packed,
-            LONG=plan.packed and long,
-            CACHED=plan.refresh != "nothing",
-            DOUBLE=plan.double,
-            BASELINE=plan.width if plan.choose == "preference" else "none",
-            WIDTH=plan.width != "none",
-            FORCED=plan.forced and start < self.arms.arms,
-            PAIRED=paired,
-            RECORD=self.record,
-            FLOOR=plan.floor,
-            INDEX_BITS=plan.index_bits,
-            COUNT_BITS=plan.count_bits,
+            V=variant,
             **self.options,
         )
 
-    def _make_widths(self, start: int) -> None:
-        """The number per step that the policy needs, from step `start` on, computed in float64."""
-        kind = torch.float64 if self.plan.double else torch.float32
-        self.width_start = start
-        stop = min(start + WIDTHS, self.horizon) if self.plan.width != "none" else start + 1
-        steps = torch.arange(start, stop, dtype=torch.float64, device=self.device)
-        if self.plan.width == "bonus":
-            steps = steps.clamp_(min=1.0).log_().mul_(2.0).sqrt_().mul_(self.plan.c)
-        elif self.plan.width == "past":
+    def _make_tables(self, start: int) -> None:
+        """The numbers per step that the policy needs, from step `start` on, computed in float64."""
+        plan = self.plan
+        self.table_start = start
+        stop = min(start + TABLE, self.horizon)
+        steps = torch.arange(start, stop if plan.variant.width else start + 1, dtype=torch.float64, device=self.device)
+        if plan.width == "bonus":
+            steps = steps.clamp_(min=1.0).log_().mul_(2.0).sqrt_().mul_(plan.c)
+        elif plan.width == "past":
             steps = 1.0 / (steps + 1.0)
-        elif self.plan.width == "before":
+        elif plan.width == "before":
             steps = torch.where(steps > 0, 1.0 / steps.clamp(min=1.0), 0.0)
-        self.width = steps.to(kind)
+        self.width = steps.to(torch.float64 if plan.variant.double else torch.float32)
+        self.schedule = torch.zeros(1, 2, dtype=torch.float32, device=self.device)
+        if plan.head is not None and plan.variant.scheduled:
+            parameters = plan.head.parameters.steps(start, stop).T * plan.head.units
+            table = np.ascontiguousarray(parameters, dtype=np.float32)
+            self.schedule = torch.as_tensor(table, device=self.device)
+
+
+def _device_function(head: BoundHead | None) -> Any:
+    """The device function of a head; any where there is no head."""
+    if head is None:
+        return triton_heads.softmax_direct
+    return getattr(triton_heads, head.device) if isinstance(head.device, str) else _compiled(head.device)
+
+
+@cache
+def _compiled(function: Callable[..., Any]) -> Any:
+    """A plug-in's function as a device function."""
+    return function if hasattr(function, "fn") else triton.jit(function)
 
 
 def _shape(plan: Plan) -> tuple[int, dict[str, int]]:
@@ -272,13 +282,14 @@ def _shape(plan: Plan) -> tuple[int, dict[str, int]]:
     The compiler takes a third more registers than the loop needs, for code that hardly runs; a cap makes room for
     more warps. Draws by rejection go on until the last thread of a program is done, so a program is one warp there.
     """
-    if plan.choose == "beta":
+    variant = plan.variant
+    if variant.choose == "beta":
         return 32, {"num_warps": 1}
     shape: dict[str, int] = {"num_warps": THREADS // 32}
-    if plan.choose == "weight" and plan.packed:
-        if plan.slots <= 10:
+    if variant.choose == "weight" and variant.packed:
+        if variant.slots <= 10:
             shape["maxnreg"] = 64
-        elif plan.lanes > 1:
+        elif variant.lanes > 1:
             shape["maxnreg"] = 168
     return THREADS, shape
 

@@ -1,9 +1,8 @@
-"""Policies as device functions: how an arm is chosen, and which numbers are kept per arm so that choosing is cheap.
+"""Policies as device functions: which numbers are kept per arm so that choosing is cheap, and the largest of some.
 
-Every tensor is [BLOCK, LANES]: an instance is LANES neighbouring threads, and thread l of an instance holds the arms
-l SLOTS ... l SLOTS + SLOTS - 1 in tuples of SLOTS registers. With LANES = 1, up to 32 arms, nothing crosses threads.
-`a` and `b` are the cached numbers of each arm: empirical mean and 1 / sqrt(n), posterior centre and deviation, or
-preference. Only the pulled arm's change, so they are computed once a step and not once per arm-step.
+Tensors are laid out as in `triton_weights`. `a` and `b` are the cached numbers of each arm: empirical mean and
+1 / sqrt(n), posterior centre and deviation, or preference. Only the pulled arm's change, so they are computed once a
+step and not once per arm-step.
 """
 
 import triton
@@ -11,8 +10,6 @@ import triton.language as tl
 
 from stau_rl.kernels.triton_math import (
     below,
-    closed_uniform,
-    exp2,
     inverse_root,
     normal_quantile,
     open_uniform64,
@@ -20,8 +17,8 @@ from stau_rl.kernels.triton_math import (
     reciprocal,
     row_max,
     row_min,
-    row_sum,
 )
+from stau_rl.kernels.triton_weights import only_arms
 
 _NONE = tl.constexpr(1 << 20)
 
@@ -68,208 +65,67 @@ def score_ucb(a, b, width):
 
 
 @triton.jit
-def inverse_cdf(
-    weights,
-    word,
-    picks,
-    o_arm,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-    INDEX_BITS: tl.constexpr,
-):
-    """First arm k with cdf_k > u total, never an arm of weight 0, and the pick of that arm.
-
-    `picks` holds a number per slot whose low bits are the slot; the comparisons select it on the way, so that the
-    pulled arm's tally costs no select beyond the one that finds the arm. With LANES > 1 it is right in the thread
-    that holds the arm.
-    """
-    u = closed_uniform(word)
-    cdf = (weights[0],)
-    for j in tl.static_range(1, SLOTS):
-        cdf = cdf + (cdf[j - 1] + weights[j],)
-    picked = picks[SLOTS - 1]
-    if LANES == 1:
-        x = u * cdf[SLOTS - 1]
-        for i in tl.static_range(1, SLOTS):
-            picked = tl.where(cdf[SLOTS - 1 - i] > x, picks[SLOTS - 1 - i], picked)
-        arm = (picked & ((1 << INDEX_BITS) - 1)).to(tl.int32)
-    else:
-        local = cdf[SLOTS - 1]
-        before = tl.cumsum(local, axis=1) - local
-        # Sums that associate differently need not be monotone. With the total as the largest of the last ones and u
-        # scaled by 1 - 2^-22, the thread that attains it always qualifies; with x >= 0 no arm of weight 0 does.
-        total = row_max(tl.where(local > 0.0, before + local, 0.0), LANES)
-        x = tl.maximum(u * (total * 0.9999997615814209) - before, 0.0)
-        for i in tl.static_range(1, SLOTS):
-            picked = tl.where(cdf[SLOTS - 1 - i] > x, picks[SLOTS - 1 - i], picked)
-        slot = (picked & ((1 << INDEX_BITS) - 1)).to(tl.int32)
-        arm = row_min(tl.where(local > x, o_arm + slot, _NONE), LANES)
-    return arm, picked
-
-
-@triton.jit
-def head_weights(
-    y,
-    centre,
-    o_arm,
-    p,
-    q,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-    HEAD: tl.constexpr,
-    N: tl.constexpr,
-    SHIFTED: tl.constexpr,
-):
-    """Weights of each arm up to a factor per row; padded arms have weight 0."""
-    weights = ()
-    for j in tl.static_range(SLOTS):
-        f = HEAD(y[j], centre, p, q, N)
-        if K < SLOTS * LANES:
-            f = tl.where(o_arm + j < K, f, float("-inf") if SHIFTED else 0.0)
-        weights = weights + (f,)
-    if SHIFTED:
-        peak = weights[0]
-        for j in tl.static_range(1, SLOTS):
-            peak = tl.maximum(peak, weights[j])
-        peak = row_max(peak, LANES)
-        logs = weights
-        weights = ()
-        for j in tl.static_range(SLOTS):
-            weights = weights + (exp2(logs[j] - peak),)
-    return weights
-
-
-@triton.jit
-def choose_by_weight(
-    word,
-    width,
-    a,
-    b,
-    picks,
-    o_arm,
-    p,
-    q,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-    SCORE: tl.constexpr,
-    CENTRED: tl.constexpr,
-    HEAD: tl.constexpr,
-    N: tl.constexpr,
-    SHIFTED: tl.constexpr,
-    INDEX_BITS: tl.constexpr,
-):
-    """Score, centre, head, inverse CDF."""
-    y = ()
-    for j in tl.static_range(SLOTS):
-        y = y + (SCORE(a[j], b[j], width),)
-    centre = tl.zeros_like(y[0])
-    if CENTRED:
-        centre = y[0]
-        for j in tl.static_range(1, SLOTS):
-            centre = centre + y[j]
-        centre = row_sum(centre, LANES) * (1.0 / K)
-    weights = head_weights(y, centre, o_arm, p, q, K, SLOTS, LANES, HEAD, N, SHIFTED)
-    return inverse_cdf(weights, word, picks, o_arm, SLOTS, LANES, INDEX_BITS)
-
-
-@triton.jit
-def choose_by_preference(
-    word,
-    a,
-    unit,
-    picks,
-    o_arm,
-    p,
-    q,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-    HEAD: tl.constexpr,
-    N: tl.constexpr,
-    SHIFTED: tl.constexpr,
-    INDEX_BITS: tl.constexpr,
-):
-    """An arm from head(preferences), and the normalised weights, which the gradient needs."""
-    y = ()
-    for j in tl.static_range(SLOTS):
-        y = y + (a[j] * unit,)
-    weights = head_weights(y, tl.zeros_like(y[0]), o_arm, p, q, K, SLOTS, LANES, HEAD, N, SHIFTED)
-    total = weights[0]
-    for j in tl.static_range(1, SLOTS):
-        total = total + weights[j]
-    scale = 1.0 / row_sum(total, LANES)
-    shares = ()
-    for j in tl.static_range(SLOTS):
-        shares = shares + (weights[j] * scale,)
-    arm, picked = inverse_cdf(weights, word, picks, o_arm, SLOTS, LANES, INDEX_BITS)
-    return arm, picked, shares
-
-
-@triton.jit
-def choose_best(
-    word,
-    width,
-    a,
-    b,
-    o_arm,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-    SCORE: tl.constexpr,
-):
+def choose_best(word, width, a, b, o_arm, SCORE: tl.constexpr, V: tl.constexpr):
     """The arm of the largest float64 score; m tied arms are told apart by floor(u m)."""
+    SLOTS: tl.constexpr = V.slots
     y = ()
     for j in tl.static_range(SLOTS):
-        score = SCORE(a[j], b[j], width)
-        if K < SLOTS * LANES:
-            score = tl.where(o_arm + j < K, score, float("-inf"))
-        y = y + (score,)
+        y = y + (only_arms(SCORE(a[j], b[j], width), j, o_arm, float("-inf"), V),)
     best = y[0]
     for j in tl.static_range(1, SLOTS):
         best = tl.where(y[j] > best, y[j], best)
-    best = row_max(best, LANES)
+    best = row_max(best, V.lanes)
     tied = (y[0] == best).to(tl.int32)
     for j in tl.static_range(1, SLOTS):
         tied = tied + (y[j] == best).to(tl.int32)
-    if LANES == 1:
+    if V.lanes == 1:
         before = tl.zeros_like(tied)
         place = below(word, tied)
     else:
         through = tl.cumsum(tied, axis=1)
         before = through - tied
-        place = below(word, row_max(through, LANES))
+        place = below(word, row_max(through, V.lanes))
     first = tl.zeros_like(o_arm) + _NONE
     seen = before
     for j in tl.static_range(SLOTS):
         is_tied = y[j] == best
         first = tl.where(is_tied & (seen == place), o_arm + j, first)
         seen = seen + is_tied.to(tl.int32)
-    return row_min(first, LANES)
+    return row_min(first, V.lanes)
 
 
 @triton.jit
-def choose_posterior(
-    t,
-    low,
-    high,
-    k0,
-    k1,
-    a,
-    b,
-    o_arm,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+def explore_or_best(t, word, draw, a, b, bound, o_arm, SCORE: tl.constexpr, V: tl.constexpr):
+    """A uniform arm where (word >> 8) < bound = ceil(eps 2^24), else the best; the arm comes from stream 3."""
+    s0, s1, _, _ = _words(t, tl.full([], 3, tl.uint32), draw)
+    best = choose_best(s1, 0.0, a, b, o_arm, SCORE, V)
+    explored = below(s0, tl.full([], V.arms, tl.uint32))
+    return tl.where((word >> 8).to(tl.int32).to(tl.float32) < bound, explored, best)
+
+
+@triton.jit
+def _words(index, stream, draw):
+    """Four random words of each instance; `draw` is its number, low and high, and the key."""
+    low, high, k0, k1 = draw
+    return philox(low, high, tl.zeros_like(low) + index.to(tl.uint32), stream, k0, k1)
+
+
+@triton.jit
+def choose_posterior(t, draw, a, b, o_arm, V: tl.constexpr):
     """The arm whose draw centre + deviation Phi^-1(u) is largest; one Philox call per arm."""
-    draws = ()
+    SLOTS: tl.constexpr = V.slots
+    best = tl.zeros_like(a[0])
+    first = tl.zeros_like(o_arm) + o_arm
     for j in tl.static_range(SLOTS):
-        stream = (o_arm + (16 + j)).to(tl.uint32)
-        w0, w1, w2, w3 = philox(low, high, tl.zeros_like(low) + t.to(tl.uint32), stream, k0, k1)
-        draws = draws + (a[j] + normal_quantile(w0) * b[j],)
-    return _first_largest(draws, o_arm, K, SLOTS, LANES)
+        w0, _, _, _ = _words(t, (o_arm + (16 + j)).to(tl.uint32), draw)
+        value = only_arms(a[j] + normal_quantile(w0) * b[j], j, o_arm, float("-inf"), V)
+        if j == 0:
+            best = value
+        else:
+            better = value > best
+            first = tl.where(better, o_arm + j, first)
+            best = tl.where(better, value, best)
+    return _across_lanes(first, best, V)
 
 
 @triton.jit
@@ -291,29 +147,18 @@ def beta_attempt(a, b, w0, w1):
 
 
 @triton.jit
-def choose_beta(
-    t,
-    low,
-    high,
-    k0,
-    k1,
-    counts,
-    gains,
-    o_arm,
-    K: tl.constexpr,
-    SLOTS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+def choose_beta(t, draw, counts, gains, o_arm, V: tl.constexpr):
     """The arm whose draw from Beta(1 + successes, 1 + failures) is largest; attempt j uses stream 16 + k + 1024 j.
 
     Every thread goes through its own arms at its own pace, one attempt a turn: a warp takes as many turns as its
     unluckiest thread has attempts in all, not the sum over arms of the unluckiest thread for each.
     """
+    SLOTS: tl.constexpr = V.slots
     slot = o_arm * 0
     attempt = o_arm * 0
     first = o_arm * 1
     best = o_arm.to(tl.float64) * 0.0 - 1.0
-    last = tl.minimum(K - o_arm, SLOTS)
+    last = tl.minimum(V.arms - o_arm, SLOTS)
     while tl.max(tl.max((slot < last).to(tl.int32), axis=1), axis=0) > 0:
         successes = gains[0]
         pulls = counts[0]
@@ -322,32 +167,20 @@ def choose_beta(
             pulls = tl.where(slot == j, counts[j], pulls)
         a = successes.to(tl.float64) + 1.0
         b = (pulls - successes).to(tl.float64) + 1.0
-        stream = (o_arm + slot + attempt * 1024 + 16).to(tl.uint32)
-        w0, w1, _, _ = philox(low, high, tl.zeros_like(low) + t.to(tl.uint32), stream, k0, k1)
-        draw, accepted = beta_attempt(a, b, w0, w1)
+        w0, w1, _, _ = _words(t, (o_arm + slot + attempt * 1024 + 16).to(tl.uint32), draw)
+        value, accepted = beta_attempt(a, b, w0, w1)
         accepted = accepted & (slot < last)
-        better = accepted & (draw > best)
-        best = tl.where(better, draw, best)
+        better = accepted & (value > best)
+        best = tl.where(better, value, best)
         first = tl.where(better, o_arm + slot, first)
         attempt = tl.where(accepted, 0, attempt + 1)
         slot = slot + accepted.to(tl.int32)
-    if LANES > 1:
-        first = row_min(tl.where(best == row_max(best, LANES), first, _NONE), LANES)
-    return first
+    return _across_lanes(first, best, V)
 
 
 @triton.jit
-def _first_largest(draws, o_arm, K: tl.constexpr, SLOTS: tl.constexpr, LANES: tl.constexpr):
-    first = tl.zeros_like(o_arm) + o_arm
-    best = draws[0]
-    if K < SLOTS * LANES:
-        best = tl.where(o_arm < K, best, float("-inf"))
-    for j in tl.static_range(1, SLOTS):
-        better = draws[j] > best
-        if K < SLOTS * LANES:
-            better = better & (o_arm + j < K)
-        first = tl.where(better, o_arm + j, first)
-        best = tl.where(better, draws[j], best)
-    if LANES > 1:
-        first = row_min(tl.where(best == row_max(best, LANES), first, _NONE), LANES)
+def _across_lanes(first, best, V: tl.constexpr):
+    """From each thread's first largest value to the instance's."""
+    if V.lanes > 1:
+        first = row_min(tl.where(best == row_max(best, V.lanes), first, _NONE), V.lanes)
     return first

@@ -26,15 +26,29 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         OSError: the folder is not writable, or the disk is full.
     """
-    temporary = path.with_name(f".{path.name}{SUFFIX}")
+    temporary = temporary_of(path)
     try:
         yield temporary
-        _flush(temporary)
-        os.replace(temporary, path)
+        put_in_place(temporary, path)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def temporary_of(path: Path) -> Path:
+    """Where a file is written before it takes its name; in the same folder, as a rename does not cross file systems."""
+    return path.with_name(f".{path.name}{SUFFIX}")
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Flush a finished file to the disk, then give it its name at once.
+
+    Raises:
+        OSError: the folder is not writable, or the disk is full.
+    """
+    _flush(temporary)
+    os.replace(temporary, path)
     _flush(path.parent)
 
 

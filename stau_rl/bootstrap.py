@@ -7,12 +7,14 @@ are resampled. A run of independent instances is itself an independent replicate
 are drawn together the weights stay right where sizes differ by one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
+
+from stau_rl.threads import on_all_cores
 
 GROUPS = 16_384
 RESAMPLES = 2_000
@@ -81,29 +83,76 @@ def paired_bootstrap(
     if y.ndim != 2 or y.shape[1] == 0 or any(policy.shape != y.shape for policy in x):
         shapes = [policy.shape for policy in x]
         raise ValueError(f"each of values and baseline must be [C, n], n >= 1, got {shapes} and {y.shape}")
+    sample = resampled_means([*x, y], seed=seed, resamples=resamples)
+    return paired_intervals(sample, range(len(x)), len(x), confidence)
+
+
+@dataclass(frozen=True, slots=True)
+class Resampled:
+    """Means over the instances and over bootstrap resamples of them, P policies, B resamples, C checkpoints.
+
+    Attributes:
+        means: float64 [P, C].
+        drawn: float64 [P, B, C]; row b of every policy is of the same resample.
+        units: number of resampled units m, instances or runs of them.
+    """
+
+    means: NDArray[np.float64]
+    drawn: NDArray[np.float64]
+    units: int
+
+
+def resampled_means(values: Iterable[ArrayLike], *, seed: int, resamples: int = RESAMPLES) -> Resampled:
+    """Means of every policy in each of the resamples, which are those of `paired_bootstrap`.
+
+    Args:
+        values: P arrays, each float64 [C, n], paired instance by instance.
+        seed: non-negative seed of the generator owned by this call.
+        resamples: number of resamples B >= 1.
+
+    Raises:
+        ValueError: `resamples` < 1.
+    """
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")
-    policies, (checkpoints, n) = len(x), y.shape
+    x = [np.asarray(policy, dtype=np.float64) for policy in values]
+    policies, (checkpoints, n) = len(x), x[0].shape
     starts = group_starts(n)
     sizes = np.diff(starts, append=n).astype(np.float64)
-    base_sums = group_sums(y, starts)
-    drawn_base = np.empty((resamples, checkpoints))
+    sums = on_all_cores(lambda policy: group_sums(policy, starts), x)
     drawn = np.empty((policies, resamples, checkpoints))
-    sums = [group_sums(policy, starts) for policy in x]
     row = 0
     for counts in resample_counts(starts.size, resamples, seed):
         rows = slice(row, row + counts.shape[0])
         size = (counts @ sizes)[:, None]
-        drawn_base[rows] = (counts @ base_sums.T) / size
         # A product per policy: one over all of them could round differently when their number changes.
         for p in range(policies):
             drawn[p, rows] = (counts @ sums[p].T) / size
         row = rows.stop
-    mean_base = base_sums.sum(axis=1) / n
     means = np.array([s.sum(axis=1) / n for s in sums]).reshape(policies, checkpoints)
-    low, high = _levels(starts.size, confidence)
+    return Resampled(means, drawn, starts.size)
+
+
+def paired_intervals(
+    sample: Resampled, policies: Sequence[int], baseline: int, confidence: float = 0.95
+) -> PairedBootstrap:
+    """Intervals of `paired_bootstrap` from means that are drawn already.
+
+    Args:
+        sample: the resampled means.
+        policies: positions in the sample to compare.
+        baseline: position of the baseline.
+        confidence: coverage, in (0, 1).
+
+    Raises:
+        ValueError: `confidence` outside (0, 1).
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")
+    others = list(policies)
+    means, drawn = sample.means[others], sample.drawn[others]
+    mean_base, drawn_base = sample.means[baseline], sample.drawn[baseline]
+    low, high = _levels(sample.units, confidence)
     with np.errstate(divide="ignore", invalid="ignore"):
         percent = np.where(mean_base == 0, np.nan, 100 * (means / mean_base - 1))
         drawn_percent = np.where(drawn_base == 0, np.nan, 100 * (drawn / drawn_base - 1))

@@ -69,6 +69,9 @@ class Regret:
 
     def run(self) -> None:
         """Run the benchmark, print the table and say where the files are."""
+        from stau_rl.phases import Phases, process_age, sentence
+
+        phases = Phases(process_age())
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import progress_bar
@@ -76,7 +79,6 @@ class Regret:
         from stau_rl.regret import run_regret
         from stau_rl.report import render
 
-        started = time.perf_counter()
         policies = list(self.policy or HEADLINE_POLICIES)
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
@@ -104,6 +106,7 @@ class Regret:
                     out=out,
                     resume=self.resume,
                     report=report,
+                    phases=phases,
                 )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
@@ -117,12 +120,15 @@ class Regret:
             means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
             console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
         console.print(render(result))
-        console.print(
-            f"Engine: {engines_used(spec)}. Took {time.perf_counter() - started:.1f} s. Table, figure and data: {out}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        took, timing = sum(phases.seconds().values()), result.timing
+        last = [f"Engine: {engines_used(spec)}. Took {took:.1f} s. Table, figure and data: {out}"]
+        if "phases" in timing:
+            last.append(f"Time of the run: {sentence(timing['phases'])}.")
+        if "peak_gpu_memory_mib" in timing:
+            last.append(f"Peak GPU memory: {timing['peak_gpu_memory_mib'] / 1024.0:.2f} GiB.")
+        if "engine_note" in spec:
+            last.append(f"{spec['engine_note'][0].upper()}{spec['engine_note'][1:]}.")
+        console.print("\n".join(last), highlight=False, markup=False, soft_wrap=True)
 
     def _arms(self) -> "str | Arms":
         from stau_rl.envs import EmpiricalArms

@@ -1,55 +1,129 @@
 """`stau-rl speed`: the engines beside their peers."""
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Check the engines against an exact regret, then time them beside JAX scans (extra `peers`) in one run.
+    """Check the engines against exact regrets, then time them beside torch and JAX (extra `peers`) in one run.
 
-    Example: stau-rl speed --repeats 7 --memory
+    Example: stau-rl speed --device cpu --arms 10 --repeats 7
     """
 
-    arms: int = 10
-    """Number of arms."""
-    repeats: int = 5
-    """Timed runs of each, after one that warms up."""
+    device: str = "auto"
+    """cpu, cuda or auto."""
+    head: tuple[str, ...] = ("softmax(beta=1)", "s_tau(tau=5)")
+    """Heads, of these two."""
+    arms: tuple[int, ...] = (2, 10, 32, 128, 1024)
+    """Numbers of arms; the peers play ten arms only."""
+    repeats: int = 7
+    """Timed runs of each, after two that compile and warm up."""
+    limit: float = 120.0
+    """Seconds after which a peer that compiles, or plays, is left out."""
+    rows: Path | None = None
+    """CSV file to add the rows to. Default: notebooks/results/speed.csv of the checkout."""
+    keep: bool = True
+    """Add the rows to the file; all of them at the end, or none."""
+    commit: str | None = None
+    """Commit to write into the rows where this code is not in a checkout."""
     memory: bool = False
     """Also measure peak memory of the headline experiment with 100 000 instances at two horizons."""
 
-    after_stop = ""
+    after_stop = "; no rows were added"
 
     def run(self) -> None:
-        """Print the table of speeds, and of memory if asked for."""
+        """Measure, print the table and the ratios, and add the rows to the file."""
+        import pandas as pd
         from rich.console import Console
         from rich.table import Table
 
         from stau_rl.console import wide_console
-        from stau_rl.speed import POLICY, measure, peak_memory
+        from stau_rl.speed import measure, peak_memory
+        from stau_rl.speed_rows import ROWS, append
+        from stau_rl.speed_worker import EXACT_REGRET
 
-        if self.arms < 1 or self.repeats < 1:
-            raise ValueError(f"--arms and --repeats must be at least 1, got {self.arms} and {self.repeats}")
+        if min((*self.arms, self.repeats), default=0) < 1 or max(self.arms) > 1024:
+            raise ValueError(f"--arms must be 1 to 1024 and --repeats 1 or more, got {self.arms} and {self.repeats}")
+        unknown = [head for head in self.head if head not in EXACT_REGRET]
+        if unknown or not self.head:
+            raise ValueError(f"--head must be of {', '.join(EXACT_REGRET)}, got {', '.join(unknown) or 'none'}")
+        device, file = self._device(), self.rows or ROWS
+        if self.keep and not file.parent.is_dir():
+            raise ValueError(f"rows cannot be added to {file}: there is no folder {file.parent}; pass --no-keep")
+        notes: list[str] = []
         with Console(stderr=True).status("compiling") as status:
-            rows = measure(self.arms, self.repeats, status.update)
-        table = Table(title=f"{POLICY}, {self.arms} Bernoulli arms, float32, all cores", title_justify="left")
-        table.add_column("loop")
-        for name in ("M arm-steps/s", "p20", "p80", "numba is", "instances", "first run, s", "z of regret"):
-            table.add_column(name, justify="right")
-        for row in rows.to_dict("records"):
-            table.add_row(
-                row["name"],
-                *(f"{row[name]:.0f}" for name in ("m_arm_steps", "p20", "p80")),
-                f"{row['numba_ratio']:.1f} x",
-                str(row["instances"]),
-                f"{row['compile_seconds']:.1f}",
-                f"{row['standard_errors']:+.2f}",
-            )
+
+            def report(line: str) -> None:
+                status.update(line)
+                if "left out" in line:
+                    notes.append(line)
+
+            found = measure(device, self.head, self.arms, self.repeats, self.limit, self.commit, report)
         console = wide_console()
-        console.print(table)
-        console.print("z of regret: distance of the mean regret from its exact value, in standard errors.")
-        if not any(name.startswith("JAX") for name in rows["name"]):
-            console.print("JAX is not installed (extra `peers`), so its scans are missing.")
+        for head in self.head:
+            table = Table(title=f"{found[0]['device']}: centred_ucb | {head}, Bernoulli arms", title_justify="left")
+            table.add_column("loop")
+            for name in ("K", "G arm-steps/s", "p20", "p80", "instances", "compile, s", "MiB", "ceiling", "z", "same"):
+                table.add_column(name, justify="right")
+            for row in (row for row in found if row["head"] == head):
+                table.add_row(row["engine"], str(row["arms"]), *_cells(row))
+            console.print(table)
+        console.print(
+            "MiB: memory on top of the process. Ceiling: share of the device's special functions per second. "
+            "z: mean regret less the exact one, in standard errors. Same: share of histories that are the reference's."
+        )
+        for line in [*ratios(pd.DataFrame(found)), *notes]:
+            console.print(line, highlight=False, markup=False)
+        if self.keep:
+            append(file, found)
+            console.print(f"{len(found)} rows added to {file}; python -m stau_rl.speed_page redraws", soft_wrap=True)
         if self.memory:
             for horizon in (1_000, 10_000):
                 peak = peak_memory(horizon)
                 console.print(f"100 000 instances, 9 policies, {horizon} steps: peak memory {peak:.0f} MiB")
+
+    def _device(self) -> str:
+        import torch
+
+        there = torch.cuda.is_available()
+        if self.device not in ("auto", "cpu", "cuda"):
+            raise ValueError(f"--device must be auto, cpu or cuda, got {self.device!r}")
+        if self.device == "cuda" and not there:
+            raise ValueError("--device cuda: torch sees no CUDA device; use --device cpu")
+        return "cuda" if there and self.device != "cpu" else "cpu"
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    def cell(name: str, form: str, factor: float = 1.0) -> str:
+        value = row[name] * factor
+        return "-" if value != value else format(value, form)
+
+    rates = [cell(name, ".3g" if row["median"] < 1e12 else ".4g", 1e-9) for name in ("median", "p20", "p80")]
+    return [
+        *rates,
+        str(row["instances"]),
+        cell("compile_seconds", ".1f"),
+        cell("peak_memory_mib", ".0f"),
+        cell("ceiling_share", ".0%"),
+        cell("regret_z", "+.2f"),
+        cell("same_histories", ".3f"),
+    ]
+
+
+def ratios(rows: "pd.DataFrame") -> list[str]:
+    """How the fastest engine stands to each kind of peer, a line per head, at the peers' number of arms."""
+    from stau_rl.speed_players import PEERS_ARMS
+    from stau_rl.speed_rows import compare
+
+    lines = []
+    for head, some in rows[rows["arms"] == PEERS_ARMS].groupby("head", sort=False):
+        best, peers = compare(some)
+        if best and peers:
+            texts = ", ".join(f"{ratio:.3g} x {name}" for name, ratio in peers.items())
+            lines.append(f"{head}, {PEERS_ARMS} arms: {best} is {texts}")
+    return lines

@@ -19,7 +19,9 @@ from stau_rl.divergence import divergences, first_differences, history, takes_la
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
 from stau_rl.kernels.contract import ArmTable, Block, EngineError
 from stau_rl.kernels.engines import Choice, choose_engine
+from stau_rl.plugin_source import load_plugins
 from stau_rl.regret import arm_table
+from stau_rl.replay import Replay, replay
 
 CDF_LIMIT, SCORE_LIMIT = 2e-5, 1e-5
 # A Gaussian reward is a quantile that compiled engines take in float32; in standard deviations.
@@ -43,6 +45,10 @@ POLICIES = (
     "gradient_bandit(baseline=mean_before)",
     "gradient_bandit(head=s_tau(tau=2))",
     "random",
+    "centred_ucb | softmax(beta=4*log(t))",
+    "centred_ucb | s_tau(tau=1+5*log(t))",
+    "centred_ucb(offset=2) | s_tau(tau=5)",
+    "ucb(offset=-3) | s_tau(tau=5)",
 )
 ARMS = ("bernoulli(k=10)", "gaussian(k=10)")
 TABLE = {"a": (0.0, 0.5, 1.0), "b": (-0.3, 0.1, 0.2, 2.5, 0.7), "c": (0.25,), "d": (0.9, -1.1, 0.4, 0.4, 3.0, 0.8, 0.1)}
@@ -158,27 +164,57 @@ def small_table(folder: Path) -> EmpiricalArms:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; exit code 1 if two engines do not agree."""
+    """Print the table; exit code 1 if two engines do not agree, 2 for what cannot be run."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.conformance", description="Do the engines agree?")
     parser.add_argument("--instances", type=int, default=1000, help="instances per row")
     parser.add_argument("--horizon", type=int, default=1000, help="steps per instance")
     parser.add_argument("--seed", type=int, default=0, help="seed of every draw")
-    parser.add_argument("--engine", action="append", help=f"such as 'torch float32'; default: {', '.join(ENGINES)}")
+    parser.add_argument(
+        "--engine", "--engines", action="extend", nargs="+",
+        help=f"such as triton or 'torch float32'; default: {', '.join(ENGINES)}",
+    )  # fmt: skip
+    parser.add_argument("--device", default="", help="where engines run that name no device, such as cuda or cpu")
     parser.add_argument("--policy", action="append", help="a policy; repeat it; default: one of each kind")
+    parser.add_argument("--plugin", action="append", default=[], help="a file with heads of your own; repeat it")
+    parser.add_argument("--replay", type=int, default=0, help="also replay one history of so many steps in float64")
     given = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder:
-        table = conformance(
-            given.policy or POLICIES,
-            [*ARMS, small_table(Path(folder))],
-            given.engine or ENGINES,
-            instances=given.instances,
-            horizon=given.horizon,
-            seed=given.seed,
-        )
-    table["arms"] = table["arms"].str.replace(r"empirical\(.*", "empirical(4 arms)", regex=True)
-    with pd.option_context("display.width", 250, "display.max_colwidth", 60):
-        print(table.to_string(index=False, float_format="{:.4g}".format))
-    return int((table["worst_violation"] > 0.0).any())
+    try:
+        load_plugins(given.plugin)
+        engines = [_on(name, given.device) for name in given.engine or ENGINES]
+        with tempfile.TemporaryDirectory() as folder:
+            table = conformance(
+                given.policy or POLICIES,
+                [*ARMS, small_table(Path(folder))],
+                engines,
+                instances=given.instances,
+                horizon=given.horizon,
+                seed=given.seed,
+                reference=_on(REFERENCE, given.device),
+            )
+        table["arms"] = table["arms"].str.replace(r"empirical\(.*", "empirical(4 arms)", regex=True)
+        with pd.option_context("display.width", 250, "display.max_colwidth", 60):
+            print(table.to_string(index=False, float_format="{:.4g}".format))
+        wrong = bool((table["worst_violation"] > 0.0).any())
+        for name in engines if given.replay else []:
+            found = replay_one(name, given.seed, given.replay)
+            print(f"{name}: {found}")
+            wrong |= not (found.counts_equal and found.mean_error <= 1e-6 and found.largest_distance <= CDF_LIMIT)
+    except ValueError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    return int(wrong)
+
+
+def _on(name: str, device: str) -> str:
+    """An engine's words with a device, unless they name one."""
+    named = any(not word.startswith("float") for word in name.split()[1:])
+    return name if named or not device else f"{name} {device}"
+
+
+def replay_one(name: str, seed: int, horizon: int) -> Replay:
+    """Replay a history of instance 0: centred UCB and s^tau on three Bernoulli arms that lie close together."""
+    policy = parse_policy("centred_ucb | s_tau(tau=5)")
+    table = arm_table(parse_arms("bernoulli(means=[0.55, 0.5, 0.45])"), seed, 0, 1)
+    return replay(policy, table, seed, 0, play(policy, table, choose(name, policy, table, horizon), seed, horizon))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The bandit loop as a JAX user would write it for speed: the peer of the project's own engines.
 
-Centred UCB scores | s_tau on Bernoulli arms, `lax.scan` over steps, JAX's own random numbers, float32.
+Centred UCB scores | s_tau or softmax on Bernoulli arms, `lax.scan` over steps, JAX's own random numbers, float32.
 What made it fast on CPU, and why the code looks as it does:
 
 - XLA fuses a chain of slices by computing its producers again for every slice, so `optimization_barrier` cuts
@@ -16,6 +16,7 @@ JAX is an optional extra (`pip install "stau-rl[peers]"`); importing this module
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -23,11 +24,9 @@ from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
-EPS = 1e-8
-LN2 = float(np.log(2.0))
+from stau_rl.jax_math import running_sums, weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,9 @@ class Settings:
     """How the loop is written and compiled; none of it changes the law of the result.
 
     Attributes:
-        layout: axis order of the state. `arms_first` vectorises over instances.
+        layout: axis order of the state. `arms_first` vectorises over instances; `arms_apart` has an array per arm, so
+            that a step is elementwise (`stau_rl.jax_arms_apart`; inverse CDF, cached rsqrt, one draw a block), for
+            GPUs: XLA for CPUs computes an operation again for every operation that uses it.
         sampling: how an arm is drawn from the weights.
         softplus: `poly` (base 2, two polynomials, 4e-7 relative on [-4, 4]), `log` for log(1 + e^s), `log1p`
             and `library` (`jax.nn.softplus`).
@@ -53,7 +54,7 @@ class Settings:
         vector_width: bits of a CPU vector that XLA may use; None leaves XLA's default. Ignored off the CPU.
     """
 
-    layout: Literal["arms_first", "instances_first"] = "arms_first"
+    layout: Literal["arms_first", "instances_first", "arms_apart"] = "arms_first"
     sampling: Literal["inverse_cdf", "categorical", "gumbel"] = "inverse_cdf"
     softplus: Literal["poly", "log", "log1p", "library"] = "poly"
     power: Literal["multiply", "pow", "exp_log"] = "multiply"
@@ -76,23 +77,25 @@ def simulate(
     *,
     means: ArrayLike | int,
     c: float,
-    tau: float,
+    tau: float | None = None,
+    beta: float | None = None,
     seed: int,
     horizon: int,
     instances: int,
     settings: Settings = Settings(),
     **changes: Any,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Play centred UCB scores | s_tau(tau) on Bernoulli arms.
+    """Play centred UCB scores | s_tau(tau) or softmax(beta) on Bernoulli arms.
 
     Arm t at step t < K; then ucb_k = mean_k + c sqrt(2 ln N / n_k), minus its mean over the arms; weights
-    (softplus(s) + 1e-8)^tau; arm = first k with cdf_k > u * total.
+    (softplus(s) + 1e-8)^tau or exp(beta s); arm = first k with cdf_k > u * total.
 
     Args:
         means: [arms] shared by all instances, or [arms, instances], or a number of arms whose means are drawn
             per instance, uniformly on [0, 1).
         c: exploration constant.
-        tau: exponent, at least 1.
+        tau: exponent of s_tau, at least 1; or
+        beta: inverse temperature of softmax.
         seed: seed of JAX's key.
         horizon: steps T, below 2^24 (counts are float32).
         instances: independent replicates.
@@ -107,42 +110,79 @@ def simulate(
         ImportError: JAX is not installed.
     """
     settings = replace(settings, **changes)
+    table, play = _prepare(means, c, tau, beta, seed, horizon, instances, settings)
+    arms = int(means) if table is None else table  # type: ignore[arg-type]
+    if settings.processes is None:
+        return play(arms, instances, 0)()
+    bounds = [instances * i // settings.processes for i in range(settings.processes + 1)]
+    futures = []
+    for share, (start, end) in enumerate(pairwise(bounds)):
+        if start < end:
+            own = arms[:, start:end] if isinstance(arms, np.ndarray) and arms.ndim == 2 else arms
+            futures.append(_workers(settings.processes).submit(_play_whole, play, own, end - start, share))
+    results = [future.result() for future in futures]
+    return np.concatenate([r for r, _ in results]), np.concatenate([p for _, p in results], axis=1)
+
+
+def start(
+    *,
+    means: ArrayLike | int,
+    c: float,
+    tau: float | None = None,
+    beta: float | None = None,
+    seed: int,
+    horizon: int,
+    instances: int,
+    settings: Settings = Settings(),
+) -> Callable[[], tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """Play as `simulate` does, in this process, and leave the counts on the device; what comes back fetches them."""
+    table, play = _prepare(means, c, tau, beta, seed, horizon, instances, settings)
+    return play(int(means) if table is None else table, instances, 0)  # type: ignore[arg-type]
+
+
+def _prepare(
+    means: ArrayLike | int,
+    c: float,
+    tau: float | None,
+    beta: float | None,
+    seed: int,
+    horizon: int,
+    instances: int,
+    settings: Settings,
+) -> tuple[NDArray[np.float32] | None, Any]:
+    """Check the arguments; the table of means, if there is one, and `_start` without its last arguments."""
     if not 0 < horizon < 1 << 24:
         raise ValueError(f"horizon must be in [1, 2^24), got {horizon!r}")
     if instances < 1:
         raise ValueError(f"instances must be at least 1, got {instances!r}")
-    if not tau >= 1:
+    if (tau is None) == (beta is None):
+        raise ValueError(f"one of tau and beta must be given, got tau={tau!r} and beta={beta!r}")
+    if tau is not None and not tau >= 1:
         raise ValueError(f"tau must be at least 1, got {tau!r}")
     table: NDArray[np.float32] | None = None
     if not isinstance(means, (int, np.integer)):
         table = np.asarray(means, dtype=np.float32)
         if table.ndim not in (1, 2) or (table.ndim == 2 and table.shape[1] != instances):
             raise ValueError(f"means must be [arms] or [arms, {instances}], got shape {table.shape}")
-    play = partial(_play_share, c=float(c), tau=float(tau), horizon=horizon, settings=settings, seed=seed)
-    if settings.processes is None:
-        return play(int(means) if table is None else table, instances, 0)  # type: ignore[arg-type]
-    bounds = [instances * i // settings.processes for i in range(settings.processes + 1)]
-    futures = []
-    for share, (start, end) in enumerate(pairwise(bounds)):
-        if start == end:
-            continue
-        arms = table if table is None or table.ndim == 1 else table[:, start:end]
-        futures.append(
-            _workers(settings.processes).submit(
-                play,
-                int(means) if arms is None else arms,  # type: ignore[arg-type]
-                end - start,
-                share,
-            )
-        )
-    results = [future.result() for future in futures]
-    return np.concatenate([r for r, _ in results]), np.concatenate([p for _, p in results], axis=1)
+    return table, partial(_start, c=float(c), tau=tau, beta=beta, horizon=horizon, settings=settings, seed=seed)
+
+
+_POOLS: list[ProcessPoolExecutor] = []
 
 
 @lru_cache(maxsize=1)
 def _workers(processes: int) -> ProcessPoolExecutor:
     """Worker processes that outlive the call, so that each compiles a loop once."""
-    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"), initializer=_single_thread)
+    context = multiprocessing.get_context("spawn")
+    _POOLS.append(ProcessPoolExecutor(processes, mp_context=context, initializer=_single_thread))
+    return _POOLS[-1]
+
+
+def stop_workers() -> None:
+    """End the worker processes; a later call starts new ones."""
+    _workers.cache_clear()
+    while _POOLS:
+        _POOLS.pop().shutdown()
 
 
 def _single_thread() -> None:
@@ -150,18 +190,24 @@ def _single_thread() -> None:
     os.environ["NPROC"] = "1"
 
 
-def _play_share(
+def _play_whole(play: Any, *arguments: Any) -> Any:
+    """What `_start` gives, fetched, so that it travels between processes."""
+    return play(*arguments)()
+
+
+def _start(
     means: int | NDArray[np.float32],
     instances: int,
     share: int,
     *,
     c: float,
-    tau: float,
+    tau: float | None,
+    beta: float | None,
     seed: int,
     horizon: int,
     settings: Settings,
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Play one process's share of the instances; its key is `seed` folded with `share`."""
+) -> Callable[[], tuple[NDArray[np.float64], NDArray[np.int64]]]:
+    """Play one process's share of the instances, its key `seed` folded with `share`; what comes back fetches it."""
     import jax
 
     devices = settings.devices
@@ -177,18 +223,23 @@ def _play_share(
         table = np.pad(table, ((0, 0), (0, padded - instances)))
         table = table.reshape(arms, -1, chunk).transpose(1, 0, 2)  # [chunks, arms, chunk]
 
-    run = _compiled(settings, arms, horizon, chunk, devices, c, tau, table is None, per_instance)
+    run = _compiled(settings, arms, horizon, chunk, devices, c, tau, beta, table is None, per_instance)
     chunks = np.arange(padded // chunk, dtype=np.uint32)
     key = jax.random.key(seed, impl="threefry2x32" if settings.rng.startswith("threefry") else settings.rng)
     played, true_means = run(
         jax.random.fold_in(key, share), chunks, np.zeros(0, np.float32) if table is None else table
     )
-    pulls = np.asarray(played).transpose(1, 0, 2).reshape(arms, padded)[:, :instances].astype(np.int64)
-    if table is not None and table.ndim == 1:
-        mu = table[:, None].astype(np.float64)
-    else:
-        mu = np.asarray(true_means, dtype=np.float64).transpose(1, 0, 2).reshape(arms, padded)[:, :instances]
-    return (pulls * (mu.max(axis=0) - mu)).sum(axis=0), pulls
+    jax.block_until_ready(played)
+
+    def fetch() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        pulls = np.asarray(played).transpose(1, 0, 2).reshape(arms, padded)[:, :instances].astype(np.int64)
+        if table is not None and table.ndim == 1:
+            mu = table[:, None].astype(np.float64)
+        else:
+            mu = np.asarray(true_means, dtype=np.float64).transpose(1, 0, 2).reshape(arms, padded)[:, :instances]
+        return (pulls * (mu.max(axis=0) - mu)).sum(axis=0), pulls
+
+    return fetch
 
 
 @lru_cache(maxsize=64)
@@ -199,7 +250,8 @@ def _compiled(
     chunk: int,
     devices: int,
     c: float,
-    tau: float,
+    tau: float | None,
+    beta: float | None,
     drawn: bool,
     per_instance: bool,
 ) -> Any:
@@ -213,7 +265,11 @@ def _compiled(
             means = jax.random.uniform(jax.random.fold_in(key, horizon), (arms, chunk))
         elif not per_instance:
             means = means[:, None]
-        return _play_chunk(key, means, settings, chunk, horizon, c, tau), means
+        if settings.layout == "arms_apart":
+            from stau_rl.jax_arms_apart import play_chunk
+
+            return play_chunk(key, means, settings, chunk, horizon, c, tau, beta), means
+        return _play_chunk(key, means, settings, chunk, horizon, c, tau, beta), means
 
     def device_part(key: Any, numbers: Any, means: Any) -> Any:
         if per_instance:
@@ -241,7 +297,16 @@ def _compiled(
     return run
 
 
-def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: int, c: float, tau: float) -> Any:
+def _play_chunk(
+    key: Any,
+    means: Any,
+    settings: Settings,
+    chunk: int,
+    horizon: int,
+    c: float,
+    tau: float | None,
+    beta: float | None,
+) -> Any:
     """Pulls [arms, chunk] of one chunk; means [arms, chunk or 1]."""
     import jax
     import jax.numpy as jnp
@@ -259,18 +324,20 @@ def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: i
         bonus = c * jnp.sqrt(2.0 * jnp.log(t.astype(jnp.float32)))
         ucb = sums * (inverse * inverse) + bonus * inverse
         centre = cut(ucb.sum(axis, keepdims=True) * (1.0 / arms))
-        eps = EPS / LN2 if settings.softplus == "poly" else EPS
-        base = _softplus(ucb - centre, settings.softplus) + eps
         if settings.sampling == "inverse_cdf":
             action, reward = uniforms
-            cdf = cut(_running_sums(cut(_power(base, tau, settings.power)), axis, settings.cdf))
+            cdf = cut(
+                running_sums(
+                    cut(weights(ucb - centre, settings.softplus, settings.power, tau, beta)), axis, settings.cdf
+                )
+            )
             total = lax.slice_in_dim(cdf, arms - 1, arms, axis=axis)
             below = lax.slice_in_dim(cdf, 0, arms - 1, axis=axis)
             arm = jnp.sum(below <= jnp.expand_dims(action, axis) * total, axis, dtype=jnp.int32)
         else:
             action_key, reward_key = jax.random.split(jax.random.fold_in(key, t))
             reward = jax.random.uniform(reward_key, (chunk,))
-            logits = tau * jnp.log(base)
+            logits = jnp.log(weights(ucb - centre, settings.softplus, "pow", tau, beta))
             if settings.sampling == "categorical":
                 arm = jax.random.categorical(action_key, logits, axis=axis)
             else:
@@ -308,72 +375,3 @@ def _play_chunk(key: Any, means: Any, settings: Settings, chunk: int, horizon: i
     if tail:
         state = block(state, jnp.int32(horizon - tail), tail)
     return state[0] if axis == 0 else state[0].T
-
-
-def _running_sums(weights: Any, axis: int, form: str) -> Any:
-    """Cumulative sums over the arms."""
-    import jax.numpy as jnp
-    from jax import lax
-
-    arms = weights.shape[axis]
-    if form == "cumsum":
-        return jnp.cumsum(weights, axis)
-    if form == "matmul":
-        lower = jnp.tril(jnp.ones((arms, arms), jnp.float32))
-        return lower @ weights if axis == 0 else weights @ lower.T
-    rows = [lax.index_in_dim(weights, 0, axis, keepdims=False)]
-    for k in range(1, arms):
-        rows.append(rows[-1] + lax.index_in_dim(weights, k, axis, keepdims=False))
-    return jnp.stack(rows, axis)
-
-
-def _power(base: Any, tau: float, form: str) -> Any:
-    """base^tau."""
-    import jax.numpy as jnp
-    from jax import lax
-
-    if form == "multiply" and tau == int(tau):
-        return lax.integer_pow(base, int(tau))
-    return jnp.exp(tau * jnp.log(base)) if form == "exp_log" else base**tau
-
-
-def _softplus(scores: Any, form: str) -> Any:
-    """softplus(s), in units of ln 2 for the form `poly` (the unit cancels in the weights)."""
-    import jax
-    import jax.numpy as jnp
-    from jax import lax
-
-    if form == "library":
-        return jax.nn.softplus(scores)
-    if form == "log1p":
-        return jnp.log1p(jnp.exp(scores))
-    if form == "log":
-        return jnp.log(1.0 + jnp.exp(scores))
-    # y = s / ln 2:  softplus(s) / ln 2 = max(y, 0) + log2(1 + z),  z = 2^-|y|.
-    y = scores * (1.0 / LN2)
-    exponent = jnp.maximum(-jnp.abs(y), -126.0)
-    # Not the add-a-large-number rounding: XLA simplifies (x + a) - a to x.
-    whole = jnp.floor(exponent + 0.5)
-    exp2, log2_ratio = _polynomials()
-    bits = lax.bitcast_convert_type(_horner(exp2, exponent - whole), jnp.int32)
-    z = lax.bitcast_convert_type(bits + (whole.astype(jnp.int32) << 23), jnp.float32)
-    return jnp.maximum(y, 0.0) + z * _horner(log2_ratio, z)
-
-
-def _horner(coefficients: tuple[float, ...], x: Any) -> Any:
-    """Polynomial of x, coefficients from the constant up."""
-    value = coefficients[-1]
-    for coefficient in coefficients[-2::-1]:
-        value = value * x + coefficient
-    return value
-
-
-@lru_cache(maxsize=1)
-def _polynomials() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Chebyshev interpolants of 2^f on [-1/2, 1/2] and log2(1 + z) / z on [0, 1], as monomials."""
-
-    def fit(function: Any, degree: int, low: float, high: float) -> tuple[float, ...]:
-        series = chebyshev.Chebyshev.interpolate(function, degree, domain=[low, high])
-        return tuple(float(v) for v in series.convert(kind=np.polynomial.Polynomial).coef)
-
-    return fit(np.exp2, 6, -0.5, 0.5), fit(lambda z: np.log1p(z) / (z * LN2), 8, 0.0, 1.0)

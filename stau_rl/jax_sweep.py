@@ -83,7 +83,7 @@ def sweep(
 def _one_at_a_time(base: Settings) -> list[dict[str, Any]]:
     """The base itself, then every other choice of every field, one field at a time."""
     choices: dict[str, tuple[Any, ...]] = {
-        "layout": ("arms_first", "instances_first"),
+        "layout": ("arms_first", "instances_first", "arms_apart"),
         "sampling": ("inverse_cdf", "categorical", "gumbel"),
         "softplus": ("poly", "log", "log1p", "library"),
         "power": ("multiply", "pow", "exp_log"),

@@ -12,6 +12,7 @@ from stau_rl.envs import Arms
 from stau_rl.kernels.contract import ArmTable, Block
 from stau_rl.kernels.engines import Choice
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, words
+from stau_rl.phases import Phases
 from stau_rl.ranks import Ranks
 from stau_rl.result import RegretResult
 from stau_rl.rundir import RunDirectory
@@ -22,6 +23,8 @@ WRITTEN_PER_SECOND = 5e8
 
 Report = Callable[[str, int, int], None]
 """Called with a policy's text, the instance-steps it has done and all it has to do."""
+Put = Callable[[str, int, Block], None]
+"""Called with a policy's text, a part's first instance and what was played."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Work:
 
 
 def play_share(
-    plan: Plan, run: RunDirectory | None, ranks: Ranks, result: RegretResult | None, report: Report | None
+    plan: Plan, run: RunDirectory | None, ranks: Ranks, put: Put | None, report: Report | None, phases: Phases
 ) -> dict[str, Work]:
     """Play the parts of this rank that the run directory does not hold yet.
 
@@ -83,8 +86,9 @@ def play_share(
         plan: what to play.
         run: where parts are kept, if anywhere.
         ranks: the processes that share the run, seen from this one.
-        result: gets the blocks, if given.
+        put: gets the blocks, in order of policy and instance, if given.
         report: called as the work goes on.
+        phases: the clock; at the end it stands in `kernels`, as what comes next is waiting for other ranks.
 
     Returns:
         What was done, by policy.
@@ -113,30 +117,33 @@ def play_share(
                 if choice.engine.compiles and not played:
                     compiling = _compile(policy, choice, device, plan.arms)
                 table = plan.table(first, size, ranks)
-                begun = time.perf_counter()
-                block = choice.engine.simulate(
-                    policy,
-                    table,
-                    seed=seed,
-                    first_instance=first,
-                    horizon=horizon,
-                    checkpoints=steps,
-                    dtype=choice.dtype,
-                    device=device,
-                    progress=advance,
-                )
-                took = time.perf_counter() - begun
+                with phases.inside("kernels"):
+                    begun = time.perf_counter()
+                    block = choice.engine.simulate(
+                        policy,
+                        table,
+                        seed=seed,
+                        first_instance=first,
+                        horizon=horizon,
+                        checkpoints=steps,
+                        dtype=choice.dtype,
+                        device=device,
+                        progress=advance,
+                    )
+                    took = time.perf_counter() - begun
                 seconds += took
                 played += size
-                # A part is kept unless playing it again is quicker than writing it; without a result to put it in,
-                # the file is the only way on.
-                if run is not None and (result is None or took * WRITTEN_PER_SECOND > block.nbytes):
-                    run.write_part(text, first, block)
+                # A part is kept unless playing it again is quicker than writing it; with nowhere to put it, the file
+                # is the only way on.
+                if run is not None and (put is None or took * WRITTEN_PER_SECOND > block.nbytes):
+                    with phases.inside("files"):
+                        run.write_part(text, first, block)
             else:
                 advance(horizon * size)
-            if result is not None:
-                result.put(text, first, block)
+            if put is not None:
+                put(text, first, block)
         work[text] = Work(seconds, compiling, played)
+    phases.enter("kernels")
     return work
 
 

@@ -1,4 +1,4 @@
-"""Heads of your own: a Python function on scores is enough, a function on lanes compiles it.
+"""Heads of your own: a Python function on scores is enough, functions on lanes and for Triton compile it.
 
 >>> import torch
 >>> from stau_rl.plugin import forget, head, parameter
@@ -30,7 +30,7 @@ from stau_rl.plugin_source import Source, source_of
 from stau_rl.schedule import FUNCTIONS, Schedule
 
 COMPILED_PARAMETERS = 2
-"""How many parameters a function on lanes may have."""
+"""How many parameters a compiled function may have."""
 
 
 class PluginHead(Head):
@@ -40,14 +40,14 @@ class PluginHead(Head):
         function: the decorated function.
         rows: it looks at whole rows.
         plugin: where it comes from.
-        compiled: where its code for the compiled engine comes from; None if it has none.
+        compiled: where its code for compiled engines comes from, by the engine.
     """
 
     __slots__ = ()
     function: ClassVar[Callable[..., Tensor]]
     rows: ClassVar[bool]
     plugin: ClassVar[Source]
-    compiled: ClassVar[Source | None] = None
+    compiled: ClassVar[dict[str, Source]]
 
     def log_f(self, scores: Tensor) -> Tensor:
         """The function's answer, checked.
@@ -83,7 +83,7 @@ class PluginHead(Head):
 
     @classmethod
     def numba(cls, log2_weight: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator that adds the compiled engine: `log2_weight(score, ...)` is log2 f(s) up to a constant.
+        """Decorator that adds the compiled CPU engine: `log2_weight(score, ...)` is log2 f(s) up to a constant.
 
         The function works on sixteen float32 scores side by side, with the operators and functions of
         `stau_rl.kernels.numba_lanes` and `numba_math` (`select` in place of `if`), and takes the head's parameters
@@ -92,25 +92,49 @@ class PluginHead(Head):
         Raises:
             ValueError: the head looks at whole rows, has more than two parameters, or the arguments do not match.
         """
+        origin = cls._accept("numba", log2_weight)
+        if origin is not None:
+            from stau_rl.kernels.numba_plugin import device_head
+
+            device_head(cls.name, log2_weight, len(fields(cls)), origin.cache_key)  # type: ignore[arg-type]
+        return log2_weight
+
+    @classmethod
+    def triton(cls, log2_weight: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorator that adds the GPU engine: `log2_weight(score, ...)` is log2 f(s) up to a constant, in Triton.
+
+        The function gets a float32 tensor of scores and the head's parameters as float32 scalars, by position; it is
+        written with `tl` and the functions of `stau_rl.kernels.triton_device`, and compiled where Triton runs.
+
+        Raises:
+            ValueError: as for `numba`.
+        """
+        if cls._accept("triton", log2_weight) is not None:
+            from stau_rl.kernels.triton_bind import PLUGINS
+
+            PLUGINS[cls.name] = (log2_weight, len(fields(cls)))  # type: ignore[arg-type]
+        return log2_weight
+
+    @classmethod
+    def _accept(cls, engine: str, function: Callable[..., Any]) -> Source | None:
+        """Check a device function; where it comes from, or None if the same is there already."""
         names = [member.name for member in fields(cls)]  # type: ignore[arg-type]
         if cls.rows:
             raise ValueError(f"head {cls.name!r} looks at whole rows; only elementwise heads compile")
         if len(names) > COMPILED_PARAMETERS:
             raise ValueError(f"head {cls.name!r} has {len(names)} parameters; at most {COMPILED_PARAMETERS} compile")
-        taken = len(inspect.signature(getattr(log2_weight, "py_func", log2_weight)).parameters)
+        # Numba and Triton keep the Python function of a compiled one under these names.
+        plain = getattr(function, "py_func", getattr(function, "fn", function))
+        taken = len(inspect.signature(plain).parameters)
         if taken != 1 + len(names):
             wanted = ", ".join(["score", *names])
-            raise ValueError(f"head {cls.name!r}: the numba function must take ({wanted}), got {taken} arguments")
-        origin = source_of(getattr(log2_weight, "py_func", log2_weight))
-        if cls.compiled is not None:
-            if cls.compiled != origin:
-                raise ValueError(f"head {cls.name!r} has a numba function already, from {cls.compiled.file}")
-            return log2_weight
-        cls.compiled = origin
-        from stau_rl.kernels.numba_plugin import device_head
-
-        device_head(cls.name, log2_weight, len(names), origin.cache_key)
-        return log2_weight
+            raise ValueError(f"head {cls.name!r}: the {engine} function must take ({wanted}), got {taken} arguments")
+        origin = source_of(plain)
+        known = cls.compiled.get(engine)
+        if known is not None and known != origin:
+            raise ValueError(f"head {cls.name!r} has a {engine} function already, from {known.file}")
+        cls.compiled[engine] = origin
+        return origin if known is None else None
 
 
 def head(
@@ -167,9 +191,10 @@ def head(
         ]
         made = make_dataclass(function.__name__, members, bases=(PluginHead,), frozen=True, slots=True)
         made.__module__, made.__doc__ = function.__module__, doc
-        values = {
+        values: dict[str, Any] = {
             "name": name, "formula": doc.splitlines()[0], "source": source, "sharpness": sharpness, "rows": rows,
             "smooth_at_zero": smooth_at_zero and not rows, "function": staticmethod(function), "plugin": origin,
+            "compiled": {},
         }  # fmt: skip
         for attribute, value in values.items():
             setattr(made, attribute, value)
@@ -189,7 +214,7 @@ def _check(name: str, function: Callable[..., Any], parameters: dict[str, Any], 
         declared, wanted = (", ".join(names) or "nothing" for names in (parameters, taken))
         raise ValueError(f"head {name!r}: the function takes {wanted} after the scores, but {declared} is declared")
     for key, value in parameters.items():
-        if hasattr(Head, key) or key in ("name", "function", "plugin", "rows", "numba"):
+        if hasattr(Head, key) or key in ("name", "function", "plugin", "rows", "numba", "triton", "compiled"):
             raise ValueError(f"head {name!r}: a parameter cannot be called {key!r}")
         if not hasattr(value, "metadata") and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise ValueError(f"head {name!r}: the default of {key} must be a number or parameter(...), got {value!r}")
@@ -207,8 +232,10 @@ def forget(name: str) -> None:
         raise ValueError(f"no plug-in head is called {name!r}")
     HEADS.unregister(name)
     from stau_rl.kernels.numba_plugin import forget_device_head
+    from stau_rl.kernels.triton_bind import PLUGINS
 
     forget_device_head(name)
+    PLUGINS.pop(name, None)
 
 
 def plugin_hashes(policies: list[Any]) -> dict[str, str]:

@@ -34,7 +34,7 @@ def progress_bar(policies: int) -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def settings_bar(settings: int) -> Iterator[Callable[[str, float], None]]:
-    """Show a bar on standard error over the settings of a study while the block runs.
+    """Show a bar on standard error over a study's settings while the block runs; nothing where that is no terminal.
 
     Args:
         settings: how many there are.
@@ -43,7 +43,8 @@ def settings_bar(settings: int) -> Iterator[Callable[[str, float], None]]:
         A function to call with a setting's name and how many settings are done, the current one in part.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("compiling", total=settings)
 
         def report(name: str, done: float) -> None:

@@ -1,4 +1,4 @@
-"""The tables of README.md, generated from the registries: `python -m stau_rl.readme` rewrites them in place."""
+"""The tables of README.md, from the registries and the rows of speed: `python -m stau_rl.readme` rewrites them."""
 
 import sys
 from pathlib import Path
@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from stau_rl.agents import POLICIES, SCORES, Pipe
+from stau_rl.agents import POLICIES, SCORES, Pipe, parse_policy
 from stau_rl.envs import ARMS
 from stau_rl.heads import HEADS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
+from stau_rl.speed_page import tables as speed_tables
+from stau_rl.speed_rows import ROWS, read
 
+# Kinds of policy that are no registry entry of their own: a schedule, an offset.
+SPECIAL = ("centred_ucb | softmax(beta=4*log(t))", "centred_ucb(offset=2) | s_tau(tau=5)")
 README = Path(__file__).resolve().parent.parent / "README.md"
 
 
@@ -32,6 +36,7 @@ def tables() -> dict[str, str]:
         ),
         "arms": _markdown(("arms", "reward"), [(f"`{name}`", arms.formula) for name, arms in ARMS.items()]),
         "engines": _engines(),
+        **{name: _markdown(lines[0], lines[1:]) for name, lines in speed_tables(read(ROWS)).items()},
     }
 
 
@@ -39,8 +44,9 @@ def _engines() -> str:
     """Which engine runs which policy, found by asking each engine."""
     rows = []
     members: list[Any] = [Pipe(SCORES["mean"](), head()) for head in HEADS.values()]
-    for policy in [*members, *(policy() for policy in POLICIES.values())]:
-        text = f"score \\| {policy.head}" if isinstance(policy, Pipe) else str(policy)
+    special = [parse_policy(text) for text in SPECIAL]
+    for policy in [*members, *(policy() for policy in POLICIES.values()), *special]:
+        text = f"score \\| {policy.head}" if policy in members else str(policy)
         rows.append((f"`{text}`", *(_runs(engine, policy) for engine in ENGINES.values())))
     header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
     return _markdown(("policy", *header), rows)

@@ -4,8 +4,8 @@ import os
 import platform
 import resource
 import sys
-import time
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,15 +21,17 @@ from stau_rl.commit import current_commit
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
 from stau_rl.heads import Head
 from stau_rl.identity import first_difference, identity
+from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
 from stau_rl.parts import Plan, Report, arm_table, collect_shares, play_share, timing
+from stau_rl.phases import Phases
 from stau_rl.plugin import plugin_hashes
 from stau_rl.ranks import Ranks, current_ranks
 from stau_rl.result import RegretResult
-from stau_rl.rundir import RunDirectory
+from stau_rl.rundir import RunDirectory, explained
+from stau_rl.runfiles import FORMAT, GrowingFiles
 
-FORMAT = 1
 ARM_STEPS_PER_PART = 2 * 10**8
 SMALLEST_PART, LARGEST_PART = 1024, 65536
 CUDA_PART = 1 << 18
@@ -51,6 +53,7 @@ def run_regret(
     resume: bool = False,
     dtype: str = "auto",
     report: Report | None = None,
+    phases: Phases | None = None,
 ) -> RegretResult:
     """Play every policy on the same instances with the same luck.
 
@@ -71,6 +74,8 @@ def run_regret(
         resume: continue (or just load) the run in `out`.
         dtype: type of the scores, `float32`, `float64` or `auto`, the engine's own.
         report: called as the work goes on.
+        phases: a clock that the caller has started, if time spent before this call is to count; `timing["phases"]` of
+            the result has its split.
 
     Returns:
         The regrets of every policy and instance, with tables and plots.
@@ -80,6 +85,7 @@ def run_regret(
             an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
         ConnectionError: a process that shares the run has ended.
     """
+    phases = phases or Phases()
     ranks = current_ranks()
     if ranks.size > 1 and out is None:
         raise ValueError(f"{ranks.size} processes share this run and need out, a directory that all of them see")
@@ -103,7 +109,7 @@ def run_regret(
             found = run.load()
             found.spec["baseline"] = plan.spec["baseline"]
             return found
-        result = _play(plan, run, ranks, report)
+        result = _play(plan, run, ranks, report, phases)
         if result is None:
             assert run is not None
             return run.load()
@@ -180,25 +186,47 @@ def _open(out: str | Path, spec: dict[str, Any], resume: bool, ranks: Ranks) -> 
     return runs[0]
 
 
-def _play(plan: Plan, run: RunDirectory | None, ranks: Ranks, report: Report | None) -> RegretResult | None:
+def _play(
+    plan: Plan, run: RunDirectory | None, ranks: Ranks, report: Report | None, phases: Phases
+) -> RegretResult | None:
     """Play this rank's parts; on rank 0 also put all together and write the files. None on other ranks."""
-    started = time.perf_counter()
     result = _allocate(plan, ranks) if ranks.first else None
-    work = ranks.together(lambda: play_share(plan, run, ranks, result, report))
+    with ExitStack() as stack:
+        growing: GrowingFiles | None = None
+        if result is not None and run is not None and ranks.size == 1:
+            # The files grow while later parts are played; where several processes play, parts come in no such order.
+            growing = stack.enter_context(run.growing(result))
 
-    def finish() -> None:
-        assert result is not None
-        result.timing.update(
-            **timing(plan, work),
-            total_seconds=time.perf_counter() - started,
-            peak_memory_mib=peak_memory_mib(),
-            host=platform.node(),
+        def grow(policy: str, first: int, block: Block) -> None:
+            assert run is not None
+            assert growing is not None
+            with explained(run.path):
+                growing.put(policy, first, block)
+
+        put = grow if growing is not None else result.put if result is not None else None
+        work = ranks.together(
+            lambda: (play_share(plan, run, ranks, put, report, phases), peak_gpu_memory_mib(plan.choices, ranks))
         )
-        if run is not None:
-            collect_shares(plan, run, ranks, result)
-            run.finish(result)
 
-    ranks.by_first(finish)
+        def finish() -> None:
+            assert result is not None
+            phases.enter("files")
+            result.timing.update(
+                **timing(plan, [share for share, _ in work]),
+                peak_memory_mib=peak_memory_mib(),
+                host=platform.node(),
+            )
+            if any(choice.device != "cpu" for choice in plan.choices):
+                result.timing["peak_gpu_memory_mib"] = max(peak for _, peak in work)
+            if run is None:
+                split = phases.seconds()
+                result.timing.update(phases=split, total_seconds=sum(split.values()))
+                return
+            if ranks.size > 1:
+                collect_shares(plan, run, ranks, result)
+            run.finish(result, growing, phases)
+
+        ranks.by_first(finish)
     return result
 
 
@@ -236,6 +264,16 @@ def peak_memory_mib() -> float:
     return peak / (1024.0 * 1024.0) if sys.platform == "darwin" else peak / 1024.0
 
 
+def peak_gpu_memory_mib(choices: list[Choice], ranks: Ranks) -> float:
+    """Most memory that torch has held on this process's GPUs at once, in MiB; the driver's own is not in it."""
+    devices = {ranks.device(choice.device) for choice in choices} - {"cpu"}
+    if not devices:
+        return 0.0
+    import torch
+
+    return sum(torch.cuda.max_memory_allocated(device) for device in devices) / 2.0**20
+
+
 def _spec(
     arms: Arms,
     policies: list[str],
@@ -263,6 +301,9 @@ def _spec(
         "versions": _versions(),
         "device_name": _device_name(choices),
     }
+    notes = list(dict.fromkeys(choice.note for choice in choices if choice.note))
+    if notes:
+        spec["engine_note"] = "; ".join(notes)
     if plugins:
         spec["plugins"] = plugins
     if isinstance(arms, EmpiricalArms):

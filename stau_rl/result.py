@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from stau_rl.bootstrap import RESAMPLES, Resampled, resampled_means
 from stau_rl.kernels.contract import Block
 from stau_rl.tables import compare, summarise
 
@@ -55,8 +56,9 @@ class RegretResult:
     best_mean: NDArray[np.float64]
     lai_robbins: float | None = None
     timing: dict[str, Any] = field(default_factory=dict)
-    # Tables already made; each takes seconds at a million instances.
+    # Tables already made, and the resampled means behind comparisons; each takes seconds at a million instances.
     _tables: dict[str, pd.DataFrame] = field(default_factory=dict, init=False, repr=False)
+    _resampled: dict[int, Resampled] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         """Check shapes and dtypes against the spec."""
@@ -84,7 +86,9 @@ class RegretResult:
         arms: int,
         lai_robbins: float | None = None,
     ) -> "RegretResult":
-        """A result whose arrays wait for `put`: regret is nan, the rest 0; pulls are int32 where they fit.
+        """A result whose arrays wait for `put`: regret at the last checkpoint is nan, the rest 0.
+
+        Pulls are int32 where they fit.
 
         Args:
             spec: as the attribute.
@@ -97,9 +101,12 @@ class RegretResult:
         """
         p, c, n = _sizes(spec)
         narrow = spec["horizon"] <= np.iinfo(np.int32).max
+        # One row marks what is missing: memory of zeros is not touched before it is filled.
+        regret = np.zeros((p, c, n))
+        regret[:, -1] = np.nan
         return cls(
             spec,
-            np.full((p, c, n), np.nan),
+            regret,
             np.zeros((p, c, n), dtype=np.bool_),
             np.zeros((p, n), dtype=np.int64),
             np.zeros((p, arms, n), dtype=np.int32 if narrow else np.int64),
@@ -133,6 +140,7 @@ class RegretResult:
         self.late_optimal[p, rows] = block.late_optimal
         self.pulls[p, :, rows] = block.pulls
         self._tables.clear()
+        self._resampled.clear()
 
     def __repr__(self) -> str:
         """A line about the run; `summary` and `compare` have the numbers."""
@@ -142,6 +150,12 @@ class RegretResult:
             f"{spec['instances']} instances, {spec['horizon']} steps, seed {spec['seed']})"
         )
 
+    def resampled(self, resamples: int = RESAMPLES) -> Resampled:
+        """Means of every policy in each bootstrap resample of the instances; drawn once, for all comparisons."""
+        if resamples not in self._resampled:
+            self._resampled[resamples] = resampled_means(self.regret, seed=self.spec["seed"], resamples=resamples)
+        return self._resampled[resamples]
+
     @property
     def policies(self) -> list[str]:
         """The policies' texts, in the order of the first axis."""
@@ -150,7 +164,14 @@ class RegretResult:
     @property
     def stuck(self) -> NDArray[np.bool_]:
         """Less than 1 % of the last max(1, horizon // 10) pulls went to optimal arms, bool [P, n]."""
-        return self.late_optimal * 100 < max(1, self.spec["horizon"] // 10)
+        return self._stuck(self.late_optimal)
+
+    def stuck_in(self, policy: int, instances: slice) -> NDArray[np.bool_]:
+        """`stuck` of some instances of the policy at that position."""
+        return self._stuck(self.late_optimal[policy, instances])
+
+    def _stuck(self, late_optimal: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return late_optimal * 100 < max(1, self.spec["horizon"] // 10)
 
     def index(self, policy: str) -> int:
         """Position of a policy on the first axis.

@@ -21,8 +21,9 @@ from stau_rl.atomic import SUFFIX, whole_file, write_json
 from stau_rl.identity import first_difference, identity
 from stau_rl.kernels.contract import Block
 from stau_rl.lock import LOCK, DirectoryLock
+from stau_rl.phases import Phases
 from stau_rl.result import RegretResult
-from stau_rl.runfiles import FINAL_FILES, SPEC, read_result, write_result
+from stau_rl.runfiles import FINAL_FILES, SPEC, GrowingFiles, read_result, write_result
 
 PARTS = "parts"
 ARRAYS = ("regret", "optimal", "late_optimal", "pulls", "reward_sums")
@@ -73,7 +74,7 @@ class RunDirectory:
         """
         directory = Path(path)
         identity(spec)
-        with _explained(directory):
+        with explained(directory):
             run = cls(directory, spec)
             run._check(resume)
             if run.finished:
@@ -110,7 +111,7 @@ class RunDirectory:
             ValueError: the directory is not there, holds another run, or nobody holds an unfinished one.
         """
         run = cls(Path(path), spec)
-        with _explained(run.path):
+        with explained(run.path):
             run._check(resume=True)
             if not (run.path / SPEC).exists():
                 raise ValueError(
@@ -138,7 +139,7 @@ class RunDirectory:
             ValueError: the file cannot be read for a reason other than its content.
         """
         path = self._part(policy, first_instance)
-        with _explained(self.path):
+        with explained(self.path):
             try:
                 # All checksums first: a damaged header could ask for any amount of memory.
                 with zipfile.ZipFile(path) as archive:
@@ -170,7 +171,7 @@ class RunDirectory:
         Raises:
             ValueError: the directory cannot be written, or is not held.
         """
-        with _explained(self.path):
+        with explained(self.path):
             self._need_lock()
             path = self._part(policy, first_instance)
             path.parent.mkdir(exist_ok=True)
@@ -179,11 +180,23 @@ class RunDirectory:
                 arrays: dict[str, Any] = {name: getattr(block, name) for name in ARRAYS}
                 np.savez(file, **arrays)
 
-    def finish(self, result: RegretResult) -> None:
+    def growing(self, result: RegretResult) -> GrowingFiles:
+        """The tables of every instance of a result, to be written while it is made; a `with` block.
+
+        Raises:
+            ValueError: the directory cannot be written, or is not held.
+        """
+        with explained(self.path):
+            self._need_lock()
+            return GrowingFiles(self.path, result)
+
+    def finish(self, result: RegretResult, growing: GrowingFiles | None = None, phases: Phases | None = None) -> None:
         """Write the final files of a result, then remove the parts; a finished run stays as it is.
 
         Args:
             result: the complete result of this run.
+            growing: the tables that have been growing since the run began, if any.
+            phases: as in `stau_rl.runfiles.write_result`.
 
         Raises:
             ValueError: the result belongs to another spec or is incomplete, or the directory cannot be
@@ -198,8 +211,8 @@ class RunDirectory:
         if self._joined:
             raise ValueError(f"run directory {self.path} is finished by the process that opened it")
         self._need_lock()
-        with _explained(self.path):
-            write_result(self.path, result)
+        with explained(self.path):
+            write_result(self.path, result, growing, phases)
             self.finished = True
             self._clean()
 
@@ -293,7 +306,7 @@ class RunDirectory:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Iterator[None]:
     """Turn an error of the operating system into one sentence about the run directory."""
     try:
         yield

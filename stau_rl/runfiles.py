@@ -1,72 +1,172 @@
 """The final files of a run: two Parquet tables, a CSV summary and a figure, and the way back into memory.
 
-`checkpoints.parquet` has a row per policy, checkpoint and instance, `instances.parquet` one per policy and
-instance, both in that order. Tables are written and read a batch of rows at a time, so that no second copy
-of the arrays is held. Equal results give equal bytes: whatever may differ between two runs of a spec is in
-`timing.json`.
+`stau_rl.instance_tables` has the columns of the tables that hold every instance. Equal results give equal bytes:
+whatever may differ between two runs of a spec is in `timing.json`.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from stau_rl.atomic import whole_file, write_json
+from stau_rl.atomic import put_in_place, temporary_of, whole_file, write_json
+from stau_rl.instance_tables import CHECKPOINTS, INSTANCES, InstanceTable, read_checkpoints, read_instances
+from stau_rl.kernels.contract import Block
+from stau_rl.phases import Phases
 
 if TYPE_CHECKING:
     from stau_rl.result import RegretResult
 
-FORMAT = 1
-"""Version of the layout below; goes into every spec as `format`, so that layouts are never mixed."""
+FORMAT = 2
+"""Version of the layout of the files; goes into every spec as `format`, so that layouts are never mixed."""
 
 SPEC, TIMING = "spec.json", "timing.json"
-CHECKPOINTS, INSTANCES = "checkpoints.parquet", "instances.parquet"
 SUMMARY, FIGURE = "summary.csv", "regret.png"
 FINAL_FILES = (CHECKPOINTS, INSTANCES, SUMMARY, FIGURE, TIMING)
 
-# Key of the constant in the metadata of the instances table.
-LAI_ROBBINS = b"lai_robbins"
-BATCH_ROWS = 1 << 20
 # Least noise of the last bits in a text file; the exact numbers are in the Parquet files.
 CSV_FLOAT = "%.12g"
 
 
-def write_result(directory: Path, result: "RegretResult") -> None:
+class GrowingFiles:
+    """The two tables of every instance, written while the run goes on.
+
+    Used as a `with` block: unless `finish` is called in it, nothing is left behind.
+    """
+
+    def __init__(self, directory: Path, result: "RegretResult") -> None:
+        """Open the tables of a result in a folder; they get their names when they are finished."""
+        self._result = result
+        self._taking = ThreadPoolExecutor(1)
+        # The library of figures takes half a second to load: do so while the first part is played.
+        self._taken: Future[Any] = self._taking.submit(import_module, "stau_rl.plotting")
+        self._tables = [_GrowingTable(directory / name, result) for name in (CHECKPOINTS, INSTANCES)]
+
+    def put(self, policy: str, first_instance: int, block: Block) -> None:
+        """Copy a block into the result and write its rows, in threads; blocks come by policy and instance, in order.
+
+        Raises:
+            OSError: the tables cannot be written.
+        """
+        # One block waits at most, so that memory stays bounded, and an error of an earlier one shows now.
+        self._taken.result()
+        self._taken = self._taking.submit(self._take, policy, first_instance, block)
+
+    def _take(self, policy: str, first_instance: int, block: Block) -> None:
+        self._result.put(policy, first_instance, block)
+        for table in self._tables:
+            table.grow(self._result.index(policy), first_instance + block.late_optimal.size)
+
+    def complete(self) -> None:
+        """Have all rows written that are not; from here on the result stays as it is.
+
+        Raises:
+            OSError: the tables cannot be written.
+            ValueError: a policy has not played all instances.
+        """
+        self._taken.result()
+        if np.isnan(self._result.regret[:, -1]).any():
+            raise ValueError("the result has instances without a regret; every policy must have played all of them")
+        for table in self._tables:
+            table.complete()
+
+    def finish(self) -> None:
+        """Wait for the tables, which then have their names.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        for table in self._tables:
+            table.wait()
+
+    def __enter__(self) -> "GrowingFiles":
+        """Nothing to do."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait for the threads and remove what is not finished."""
+        self._taking.shutdown(cancel_futures=True)
+        for table in self._tables:
+            table.abandon()
+
+
+class _GrowingTable:
+    """One table and the thread that writes it: encoding holds no lock."""
+
+    def __init__(self, path: Path, result: "RegretResult") -> None:
+        self._path, self._temporary = path, temporary_of(path)
+        self._table = InstanceTable(path.name, self._temporary, result)
+        self._thread, self._work = ThreadPoolExecutor(1), list[Future[None]]()
+
+    def grow(self, policy: int, instances: int) -> None:
+        if self._work and self._work[-1].done():
+            self.wait()
+        self._work.append(self._thread.submit(self._table.write, policy, instances))
+
+    def complete(self) -> None:
+        self._work.append(self._thread.submit(self._close))
+
+    def _close(self) -> None:
+        self._table.complete()
+        self._table.close()
+        put_in_place(self._temporary, self._path)
+
+    def wait(self) -> None:
+        for work in self._work:
+            work.result()
+        self._work.clear()
+
+    def abandon(self) -> None:
+        self._thread.shutdown(cancel_futures=True)
+        # A table that has its name is not there to remove; closing one on a full disk fails again.
+        with suppress(OSError):
+            self._table.close()
+        with suppress(OSError):
+            self._temporary.unlink(missing_ok=True)
+
+
+def write_result(
+    directory: Path, result: "RegretResult", growing: GrowingFiles | None = None, phases: Phases | None = None
+) -> None:
     """Write all files of a result, each whole or not at all, `timing.json` last.
 
     Args:
         directory: an existing folder; files of the same names are replaced.
         result: what to write.
+        growing: the tables that have been growing in this folder while the result was made, if any.
+        phases: a clock to tell statistics, files and plot apart; its split goes into the result's timing.
 
     Raises:
         OSError: the folder is not writable or the disk is full.
-        ValueError: spec or timing hold nan or an infinity.
+        ValueError: spec or timing hold nan or an infinity, or a policy has not played all instances.
     """
-    from stau_rl.plotting import save_figure
-
-    if np.isnan(result.regret[:, -1]).any():
-        raise ValueError("the result has instances without a regret; every policy must have played all of them")
-    write_json(directory / SPEC, result.spec)
-    # Encoding holds no lock, so the two large files are written side by side, and the tables made meanwhile.
-    with ThreadPoolExecutor(2) as pool:
-        large = [
-            pool.submit(_write_whole, directory / CHECKPOINTS, _write_checkpoints, result),
-            pool.submit(_write_whole, directory / INSTANCES, _write_instances, result),
-        ]
+    if growing is None:
+        with GrowingFiles(directory, result) as growing:
+            write_result(directory, result, growing, phases)
+        return
+    clock = phases or Phases()
+    with clock.inside("files"):
+        growing.complete()
+        write_json(directory / SPEC, result.spec)
+    # The tables of every instance are still being written meanwhile.
+    with clock.inside("statistics"):
         table = summary_table(result)
-        for written in large:
-            written.result()
-    with whole_file(directory / SUMMARY) as path:
-        table.to_csv(path, index=False, float_format=CSV_FLOAT, lineterminator="\n")
-    with whole_file(directory / FIGURE) as path:
-        save_figure(result, path)
-    write_json(directory / TIMING, result.timing)
+    with clock.inside("plot"), whole_file(directory / FIGURE) as path:
+        import_module("stau_rl.plotting").save_figure(result, path)
+    with clock.inside("files"):
+        with whole_file(directory / SUMMARY) as path:
+            table.to_csv(path, index=False, float_format=CSV_FLOAT, lineterminator="\n")
+        growing.finish()
+        if phases is not None:
+            split = phases.seconds()
+            result.timing.update(phases=split, total_seconds=sum(split.values()))
+        write_json(directory / TIMING, result.timing)
 
 
 def read_result(directory: Path) -> "RegretResult":
@@ -83,20 +183,11 @@ def read_result(directory: Path) -> "RegretResult":
             raise ValueError(f"{directory} is not a finished run: it lacks {', '.join(missing)}")
         spec = json.loads((directory / SPEC).read_text(encoding="utf-8"))
         timing = json.loads((directory / TIMING).read_text(encoding="utf-8"))
-        p, c, n = len(spec["policies"]), len(spec["checkpoints"]), spec["instances"]
-        checkpoints = _read_columns(directory / CHECKPOINTS, ("regret", "optimal"), p * c * n)
-        instances = _read_columns(directory / INSTANCES, ("best_mean", "late_optimal", "pulls"), p * n)
-        metadata = pq.read_schema(directory / INSTANCES).metadata
-        return RegretResult(
-            spec,
-            checkpoints["regret"].reshape(p, c, n),
-            checkpoints["optimal"].reshape(p, c, n),
-            instances["late_optimal"].reshape(p, n),
-            np.ascontiguousarray(instances["pulls"].reshape(p, n, -1).transpose(0, 2, 1)),
-            instances["best_mean"][:n].copy(),
-            json.loads(metadata[LAI_ROBBINS]),
-            timing,
-        )
+        if spec.get("format", FORMAT) != FORMAT:
+            raise ValueError(f"{directory} has files of format {spec['format']}, this version reads {FORMAT}")
+        regret, optimal = read_checkpoints(directory / CHECKPOINTS, spec)
+        instances = read_instances(directory / INSTANCES, spec)
+        return RegretResult(spec, regret, optimal, **instances, timing=timing)
     except (OSError, pa.ArrowException, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"cannot read the run in {directory}: {error}") from error
 
@@ -104,114 +195,3 @@ def read_result(directory: Path) -> "RegretResult":
 def summary_table(result: "RegretResult") -> pd.DataFrame:
     """The summary with the comparison against the spec's baseline beside it, as in `summary.csv`."""
     return result.summary().merge(result.compare(), on=["policy", "step"], how="left")
-
-
-def _write_whole(path: Path, write: Callable[[Path, "RegretResult"], None], result: "RegretResult") -> None:
-    with whole_file(path) as temporary:
-        write(temporary, result)
-
-
-def _write_checkpoints(path: Path, result: "RegretResult") -> None:
-    """A row group per policy and batch of steps (or of instances, where one step has more than a batch)."""
-    n = result.best_mean.size
-    steps = np.asarray(result.spec["checkpoints"], dtype=np.int64)
-    instance = np.arange(n, dtype=np.int64)
-    batch = max(1, BATCH_ROWS // n)
-    schema = pa.schema(
-        [
-            ("policy", pa.dictionary(pa.int32(), pa.string())),
-            ("step", pa.int64()),
-            ("instance", pa.int64()),
-            ("regret", pa.float64()),
-            ("optimal", pa.bool_()),
-        ]
-    )
-    # Regrets repeat where all instances share their means, and hardly where each draws its own.
-    repeated = ["policy", "regret"] if "means" in result.spec else ["policy"]
-    with _writer(path, schema, repeated, ["step", "instance"]) as writer:
-        for p in range(len(result.policies)):
-            for first in range(0, steps.size, batch):
-                some = slice(first, first + batch)
-                rows = steps[some].size * n
-                columns = [
-                    _policy_column(result, p, rows),
-                    np.repeat(steps[some], n),
-                    np.tile(instance, steps[some].size),
-                    result.regret[p, some].ravel(),
-                    result.optimal[p, some].ravel(),
-                ]
-                table = pa.Table.from_arrays([pa.array(column) for column in columns], schema=schema)
-                writer.write_table(table, row_group_size=rows)
-
-
-def _write_instances(path: Path, result: "RegretResult") -> None:
-    """A row group per policy and batch of instances."""
-    arms = result.pulls.shape[1]
-    stuck = result.stuck
-    kind = pa.from_numpy_dtype(result.pulls.dtype)
-    schema = pa.schema(
-        [
-            ("policy", pa.dictionary(pa.int32(), pa.string())),
-            ("instance", pa.int64()),
-            ("regret", pa.float64()),
-            ("best_mean", pa.float64()),
-            ("late_optimal", pa.int64()),
-            ("stuck", pa.bool_()),
-            ("pulls", pa.list_(pa.field("element", kind, nullable=False), arms)),
-        ],
-        metadata={LAI_ROBBINS: json.dumps(result.lai_robbins)},
-    )
-    with _writer(path, schema, ["policy", "pulls.list.element"], ["instance"]) as writer:
-        for p in range(len(result.policies)):
-            for rows in _batches(result.best_mean.size, max(1, BATCH_ROWS // arms)):
-                size = rows.stop - rows.start
-                pulls = pa.array(np.ascontiguousarray(result.pulls[p, :, rows].T).ravel())
-                columns = [
-                    _policy_column(result, p, size),
-                    pa.array(np.arange(rows.start, rows.stop, dtype=np.int64)),
-                    pa.array(result.regret[p, -1, rows]),
-                    pa.array(result.best_mean[rows]),
-                    pa.array(result.late_optimal[p, rows]),
-                    pa.array(stuck[p, rows]),
-                    pa.FixedSizeListArray.from_arrays(pulls, type=schema.field("pulls").type),
-                ]
-                table = pa.Table.from_arrays(columns, schema=schema)
-                writer.write_table(table, row_group_size=size)
-
-
-def _writer(path: Path, schema: pa.Schema, repeated: list[str], counting: list[str]) -> pq.ParquetWriter:
-    """Snappy everywhere, a dictionary for columns that repeat, deltas for columns that count."""
-    encodings = dict.fromkeys(counting, "DELTA_BINARY_PACKED")
-    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=repeated, column_encoding=encodings)
-
-
-def _policy_column(result: "RegretResult", policy: int, rows: int) -> pa.DictionaryArray:
-    indices = pa.array(np.full(rows, policy, dtype=np.int32))
-    return pa.DictionaryArray.from_arrays(indices, result.policies)
-
-
-def _batches(total: int, size: int) -> Iterator[slice]:
-    for first in range(0, total, size):
-        yield slice(first, min(first + size, total))
-
-
-def _read_columns(path: Path, names: tuple[str, ...], rows: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Columns as arrays, read row group by row group; a fixed-size list becomes [rows, size], flattened."""
-    with pq.ParquetFile(path) as file:
-        if file.metadata.num_rows != rows:
-            raise ValueError(f"{path} has {file.metadata.num_rows} rows, its spec asks for {rows}")
-        columns: dict[str, np.ndarray[Any, Any]] = {}
-        row = 0
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=list(names))
-            for name in names:
-                column = table.column(name).combine_chunks()
-                width = 1
-                if pa.types.is_fixed_size_list(column.type):
-                    width, column = column.type.list_size, column.flatten()
-                part = column.to_numpy(zero_copy_only=False)
-                if name not in columns:
-                    columns[name] = np.empty(rows * width, dtype=part.dtype)
-                columns[name][row * width : row * width + part.size] = part
-            row += table.num_rows
-    return columns

@@ -1,171 +1,154 @@
 """Speed of the engines beside their peers: correctness first, then arm-steps per second, all in one run.
 
-`stau-rl speed` prints the table. Numbers of different machines or runs do not compare; ratios within a run do.
+`stau-rl speed`, or `python -m stau_rl.speed` with the same options where tyro is not installed. Every loop lives in a
+process of its own, so that none takes another's memory, threads or time; they play in turns, so that a busy moment
+of the machine hits all alike. Numbers of different machines or runs do not compare; ratios within a run do.
 """
 
+import argparse
+import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
-from stau_rl.agents import parse_policy
-from stau_rl.envs import BernoulliArms
-from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret import arm_table
+from stau_rl.speed_players import PEERS_ARMS, Case, players, special_ceiling
+from stau_rl.speed_rows import stamp
+from stau_rl.speed_worker import SEED, Worker
+from stau_rl.threads import cores
 
-POLICY = "centred_ucb | s_tau(tau=5)"
-TAU = 5.0
-SEED = 1
-# Exact expected regret of POLICY (eps = 0) on Bernoulli arms (.9, .8) after 100 plays, by dynamic programming over
-# counts and sums; eps = 1e-8 moves it by less than 1e-6.
-EXACT_MEANS, EXACT_STEPS, EXACT_REGRET = (0.9, 0.8), 100, 4.531060519992729
-STANDARD_ERRORS = 4.0
+# A wrong loop shares hardly a history. A right one parts where a uniform falls beside a rounded boundary: hardly ever
+# at ten arms, in a tenth of the histories at a thousand.
+SAME_HISTORIES, SAME_OF_MANY_ARMS = 0.95, 0.5
 
-Play = Callable[[BernoulliArms, int, int, int], NDArray[np.float64]]
-"""(arms, horizon, instances, seed) -> pseudo-regret after the horizon, float64 [instances]."""
+Report = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """One implementation of the loop.
-
-    Attributes:
-        name: its name in the table.
-        play: runs it.
-        instances: batch sizes to try; the fastest counts.
-        steps: horizon of one timed run.
-    """
-
-    name: str
-    play: Play
-    instances: tuple[int, ...]
-    steps: int
-
-
-def contenders() -> list[Contender]:
-    """The engines, and the JAX scans where JAX is installed."""
-    found = [
-        Contender("numba", _engine("numba", "float32"), (16_384, 65_536), 1_000),
-        Contender("torch", _engine("torch", "float32"), (4_096, 32_768), 50),
-    ]
-    try:
-        import jax  # noqa: F401
-    except ImportError:
-        return found
-    from stau_rl.jax_peer import FASTEST, Settings
-
-    # The scan of library functions as a JAX user writes it at its best: layout, batch, chunk, form of the power.
-    library = Settings(softplus="library", power="exp_log", cdf="cumsum")
-    per_core = replace(library, processes=os.cpu_count())
-    return [
-        *found,
-        Contender("JAX scan", _jax(library), (2_048, 16_384, 65_536), 250),
-        Contender("JAX scan, a process per core", _jax(per_core), (16_384, 65_536), 250),
-        Contender("JAX scan, kernel rewritten by hand", _jax(FASTEST), (16_384, 65_536), 500),
-    ]
-
-
-def _engine(name: str, dtype: str) -> Play:
-    def play(arms: BernoulliArms, horizon: int, instances: int, seed: int) -> NDArray[np.float64]:
-        block = ENGINES[name].simulate(
-            parse_policy(POLICY),
-            arm_table(arms, seed, 0, instances),
-            seed=seed,
-            first_instance=0,
-            horizon=horizon,
-            checkpoints=np.array([horizon]),
-            dtype=dtype,
-        )
-        return block.regret[0]
-
-    return play
-
-
-def _jax(settings: object) -> Play:
-    def play(arms: BernoulliArms, horizon: int, instances: int, seed: int) -> NDArray[np.float64]:
-        from stau_rl.jax_peer import simulate
-
-        means = arms.size if arms.means is None else arms.means
-        return simulate(
-            means=means,
-            c=1.0,
-            tau=TAU,
-            seed=seed,
-            horizon=horizon,
-            instances=instances,
-            settings=settings,  # type: ignore[arg-type]
-        )[0]
-
-    return play
-
-
-def check(play: Play, instances: int = 65_536) -> float:
-    """Distance of the mean regret from the exact value, in standard errors.
-
-    Raises:
-        ValueError: if it is more than four.
-    """
-    regret = play(BernoulliArms(means=EXACT_MEANS), EXACT_STEPS, instances, SEED)
-    distance = float((regret.mean() - EXACT_REGRET) / (regret.std(ddof=1) / np.sqrt(len(regret))))
-    if not abs(distance) <= STANDARD_ERRORS:
-        raise ValueError(f"mean regret {regret.mean():.6g} is {distance:.2g} standard errors from {EXACT_REGRET:.6g}")
-    return distance
-
-
-def measure(arms: int = 10, repeats: int = 5, report: Callable[[str], None] | None = None) -> pd.DataFrame:
-    """Check and time every contender, taking turns so that a busy moment of the machine hits all alike.
+def measure(
+    device: str,
+    heads: tuple[str, ...],
+    arms: tuple[int, ...],
+    repeats: int,
+    limit: float,
+    commit: str | None,
+    report: Report,
+) -> list[dict[str, Any]]:
+    """Check and time every loop of a device.
 
     Args:
-        arms: number of Bernoulli arms K, their means uniform on [0, 1] per instance.
-        repeats: timed runs per contender and batch size, after one that warms up.
+        device: `cpu` or `cuda`.
+        heads: of `EXACT_REGRET`.
+        arms: numbers of arms; peers play ten.
+        repeats: timed runs of every case.
+        limit: seconds that a loop may take for one answer before it is left out, if it is a peer.
+        commit: to be written where the code is no checkout.
         report: called with a line as the work goes on.
 
     Returns:
-        A row per contender: `name, instances, standard_errors, compile_seconds, m_arm_steps, p20, p80,
-        numba_ratio`; millions of arm-steps per second (median, quantiles) at its best batch size.
+        Rows as in `stau_rl.speed_rows`; of several batch sizes, the fastest.
 
     Raises:
-        ValueError: if a contender's regret is wrong.
+        ValueError: an engine plays another game, or does not run.
     """
-    problem = BernoulliArms(k=arms)
-    rows: dict[tuple[str, int], list[float]] = {}
-    facts: dict[str, dict[str, float]] = {}
-    players = contenders()
-    for player in players:
-        if report is not None:
-            report(f"checking {player.name}")
-        facts[player.name] = {"standard_errors": check(player.play)}
-        for size in player.instances:
-            begun = time.perf_counter()
-            player.play(problem, player.steps, size, SEED)
-            facts[player.name].setdefault("compile_seconds", time.perf_counter() - begun)
+    rows: list[dict[str, Any]] = []
+    ceiling = special_ceiling() if device == "cuda" else math.nan
+    common = stamp(device_name(device), cores(), SEED, repeats, commit)
+    workers = []
+    for player in players(device).values():
+        if player.missing():
+            report(f"{player.name} is left out: the package {player.needs} is not installed")
+        else:
+            workers.append(Worker(player, limit))
+    try:
+        for head in heads:
+            for k in arms:
+                ready = _ready(workers, head, k, report)
+                times = _turns(ready, repeats, report)
+                rows += [common | _row(worker, entry, times, ceiling) for worker, entry in ready.items() if entry]
+    finally:
+        for worker in workers:
+            worker.stop()
+    return rows
+
+
+def _ready(workers: list[Worker], head: str, arms: int, report: Report) -> dict[Worker, dict[Case, dict[str, Any]]]:
+    """Check every loop and have it set up its games; peers that fail to are left out from here on."""
+    found: dict[Worker, dict[Case, dict[str, Any]]] = {}
+    for worker in list(workers):
+        player = worker.player
+        if arms != PEERS_ARMS and player.engine is None:
+            continue
+        report(f"{player.name}: checking and compiling {head}, {arms} arms")
+        try:
+            sizes = [player.case(head, arms, size) for size in player.sizes(arms)]
+            cases = {case: worker.ask("prepare", case) for case in sizes}
+            facts = {"regret_z": worker.ask("check", head), "same_histories": math.nan}
+            if player.engine is not None:
+                few = max(32, 4096 // arms)
+                facts["same_histories"] = worker.ask("same", Case(head, few, arms + 100, arms))
+                if not facts["same_histories"] >= (SAME_HISTORIES if arms <= 32 else SAME_OF_MANY_ARMS):
+                    share = facts["same_histories"]
+                    raise ValueError(f"{player.name}: only {share:.3f} of the histories are those of the reference")
+            found[worker] = {case: facts | measured for case, measured in cases.items()}
+        except (TimeoutError, ValueError) as error:
+            if player.engine is not None:
+                raise ValueError(str(error)) from None
+            worker.stop()
+            workers.remove(worker)
+            report(f"{error}: left out")
+    return found
+
+
+def _turns(ready: dict[Worker, dict[Case, dict[str, Any]]], repeats: int, report: Report) -> dict[Any, list[float]]:
+    """Rates of every loop and case, loops taking turns."""
+    rates: dict[Any, list[float]] = {}
     for turn in range(repeats):
-        for player in players:
-            for size in player.instances:
-                if report is not None:
-                    report(f"round {turn + 1} of {repeats}: {player.name}, {size} instances")
-                begun = time.perf_counter()
-                player.play(problem, player.steps, size, SEED + turn)
-                seconds = time.perf_counter() - begun
-                rate = size * arms * player.steps / seconds / 1e6
-                rows.setdefault((player.name, size), []).append(rate)
-    table = []
-    for player in players:
-        medians = {size: float(np.median(rows[player.name, size])) for size in player.instances}
-        size = max(medians, key=medians.__getitem__)
-        p20, median, p80 = np.quantile(rows[player.name, size], (0.2, 0.5, 0.8))
-        table.append(
-            {"name": player.name, "instances": size, "m_arm_steps": median, "p20": p20, "p80": p80} | facts[player.name]
-        )
-    frame = pd.DataFrame(table)
-    frame["numba_ratio"] = frame.loc[frame["name"] == "numba", "m_arm_steps"].iloc[0] / frame["m_arm_steps"]
-    return frame
+        for worker, cases in ready.items():
+            for case in cases:
+                report(f"round {turn + 1} of {repeats}: {worker.player.name}, {case.head}, {case.arms} arms")
+                seconds = worker.ask("time", case, SEED + turn)
+                rates.setdefault((worker, case), []).append(case.instances * case.arms * case.steps / seconds)
+    return rates
+
+
+def _row(worker: Worker, cases: dict[Case, dict[str, Any]], rates: dict[Any, list[float]], ceiling: float) -> Any:
+    best = max(cases, key=lambda case: float(np.median(rates[worker, case])))
+    p20, median, p80 = np.quantile(rates[worker, best], (0.2, 0.5, 0.8))
+    facts = {"settings": "", "special": math.nan} | worker.ask("facts", best)
+    return {
+        "engine": worker.player.name,
+        "head": best.head,
+        "arms": best.arms,
+        "instances": best.instances,
+        "steps": best.steps,
+        "median": median,
+        "p20": p20,
+        "p80": p80,
+        "ceiling_share": facts.pop("special") * median / ceiling,
+        **cases[best],
+        **facts,
+    }
+
+
+def device_name(device: str) -> str:
+    """Name of the GPU, or of the processor with its number of cores that may be used."""
+    if device == "cuda":
+        import torch
+
+        return torch.cuda.get_device_name()
+    import platform
+
+    name = platform.processor() or platform.machine()
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    return f"{name}, {cores()} cores"
 
 
 def peak_memory(horizon: int, instances: int = 100_000, arms: int = 10) -> float:
@@ -183,3 +166,30 @@ def peak_memory(horizon: int, instances: int = 100_000, arms: int = 10) -> float
     if done.returncode:
         raise ValueError(f"the memory run failed: {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run `stau-rl speed` with the standard library's parser."""
+    from stau_rl.cli_speed import Speed
+
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.speed", description=Speed.__doc__)
+    kinds = get_type_hints(Speed)
+    for field in fields(Speed):
+        options: dict[str, Any] = {"default": field.default}
+        kind = kinds[field.name]
+        if kind is bool:
+            options["action"] = argparse.BooleanOptionalAction
+        else:
+            several = getattr(kind, "__origin__", None) is tuple
+            options |= {"type": next(iter(get_args(kind)), kind)} | ({"nargs": "+"} if several else {})
+        parser.add_argument(f"--{field.name.replace('_', '-')}", **options)
+    found = vars(parser.parse_args(arguments))
+    try:
+        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+        Speed(**settings).run()
+    except (OSError, ValueError) as error:
+        parser.error(" ".join(str(error).split()))
+
+
+if __name__ == "__main__":
+    main()

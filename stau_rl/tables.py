@@ -1,12 +1,14 @@
 """The two tables of a regret benchmark: every policy by itself, and every policy against a baseline."""
 
-from typing import TYPE_CHECKING
+from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from stau_rl.bootstrap import RESAMPLES, paired_bootstrap
+from stau_rl.bootstrap import RESAMPLES, paired_intervals
 from stau_rl.statistics import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
+from stau_rl.threads import on_all_cores
 
 if TYPE_CHECKING:
     from stau_rl.result import RegretResult
@@ -32,36 +34,36 @@ def summarise(result: "RegretResult") -> pd.DataFrame:
           horizon). It belongs to the run as a whole: it stands in a policy's last row and is nan in the
           rows before.
     """
-    rows = []
     stuck = result.stuck.mean(axis=1)
     steps = result.spec["checkpoints"]
-    for p, policy in enumerate(result.policies):
-        for c, step in enumerate(steps):
-            mean = mean_interval(result.regret[p, c])
-            ascending = np.sort(result.regret[p, c])
-            q05, q50, q95 = quantiles(ascending, QUANTILES, is_sorted=True)
-            hits = int(np.count_nonzero(result.optimal[p, c]))
-            best_low, best_high = wilson_interval(hits, ascending.size)
-            rows.append(
-                {
-                    "policy": policy,
-                    "step": step,
-                    "instances": ascending.size,
-                    "regret": mean.mean,
-                    "regret_se": mean.se,
-                    "regret_low": mean.low,
-                    "regret_high": mean.high,
-                    "q05": q05,
-                    "q50": q50,
-                    "q95": q95,
-                    "cvar95": cvar(ascending, is_sorted=True),
-                    "best_arm_rate": hits / ascending.size,
-                    "best_arm_low": best_low,
-                    "best_arm_high": best_high,
-                    "stuck_rate": stuck[p] if c == len(steps) - 1 else np.nan,
-                }
-            )
-    return pd.DataFrame(rows)
+
+    def row(place: tuple[int, int]) -> dict[str, Any]:
+        p, c = place
+        mean = mean_interval(result.regret[p, c])
+        ascending = np.sort(result.regret[p, c])
+        q05, q50, q95 = quantiles(ascending, QUANTILES, is_sorted=True)
+        hits = int(np.count_nonzero(result.optimal[p, c]))
+        best_low, best_high = wilson_interval(hits, ascending.size)
+        return {
+            "policy": result.policies[p],
+            "step": steps[c],
+            "instances": ascending.size,
+            "regret": mean.mean,
+            "regret_se": mean.se,
+            "regret_low": mean.low,
+            "regret_high": mean.high,
+            "q05": q05,
+            "q50": q50,
+            "q95": q95,
+            "cvar95": cvar(ascending, is_sorted=True),
+            "best_arm_rate": hits / ascending.size,
+            "best_arm_low": best_low,
+            "best_arm_high": best_high,
+            "stuck_rate": stuck[p] if c == len(steps) - 1 else np.nan,
+        }
+
+    places = product(range(len(result.policies)), range(len(steps)))
+    return pd.DataFrame(on_all_cores(row, places))
 
 
 def compare(result: "RegretResult", baseline: str, resamples: int = RESAMPLES) -> pd.DataFrame:
@@ -89,13 +91,10 @@ def compare(result: "RegretResult", baseline: str, resamples: int = RESAMPLES) -
     b = result.index(baseline)
     others = [p for p in range(len(result.policies)) if p != b]
     steps = result.spec["checkpoints"]
-    intervals = paired_bootstrap(
-        [result.regret[p] for p in others], result.regret[b], seed=result.spec["seed"], resamples=resamples
-    )
-    p_value = np.empty((len(others), len(steps)))
-    for row, p in enumerate(others):
-        for c in range(len(steps)):
-            p_value[row, c] = paired_test(result.regret[p, c], result.regret[b, c])
+    intervals = paired_intervals(result.resampled(resamples), others, b)
+    places = product(others, range(len(steps)))
+    tests = on_all_cores(lambda place: paired_test(result.regret[place], result.regret[b, place[1]]), places)
+    p_value = np.array(tests).reshape(len(others), len(steps))
     p_holm = np.full_like(p_value, np.nan)
     p_holm[:, -1] = holm(p_value[:, -1])
     # Fields are [others, steps]; flattened, steps run fastest.

@@ -314,6 +314,18 @@ def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> Non
     assert sum("empirical(4 arms)" in line for line in lines) == 2
 
 
+def test_the_command_takes_a_device_and_replays_a_history(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--instances=5", "--horizon=10", "--engines", "numba", "torch float32", "--device=cpu"]
+    assert conform.main([*arguments, "--policy=random", "--replay=500"]) == 0
+    shown = capsys.readouterr().out
+    assert "numba cpu: Replay(steps=500" in shown
+    assert "torch float32 cpu: Replay(steps=500" in shown
+    with pytest.raises(SystemExit) as stopped:
+        conform.main([*arguments, "--policy=nonsense"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith("python -m stau_rl.conformance: error: ")
+
+
 def test_engines_say_what_they_cannot_run() -> None:
     policy, table = parse_policy("ucb1"), arm_table(parse_arms("bernoulli(k=2)"), 0, 0, 1)
     with pytest.raises(ValueError, match=r"unknown engine 'jax'; known: auto, triton, numba, torch"):

@@ -23,6 +23,7 @@ GAME = {"means": [0.9, 0.8], "c": 1.0, "tau": 5.0, "horizon": 100}
         {"layout": "instances_first", "cdf": "matmul", "power": "pow", "softplus": "log"},
         {"sampling": "gumbel", "rng": "unsafe_rbg", "power": "exp_log"},
         {"rng": "threefry_partitionable", "chunk": None},
+        {"layout": "arms_apart", "softplus": "log"},
     ],
     ids=lambda changes: "-".join(str(v) for v in changes.values()) or "default",
 )
@@ -39,6 +40,30 @@ def test_mean_regret_is_exact(changes):
     assert abs(regret.mean() - EXACT_REGRET) < 4 * standard_error
 
 
+@pytest.mark.parametrize("layout", ["arms_first", "instances_first", "arms_apart"])
+def test_mean_regret_of_softmax_is_exact(layout):
+    pytest.importorskip("jax")
+    from stau_rl.jax_peer import simulate
+
+    game = {name: value for name, value in GAME.items() if name != "tau"}
+    regret, _ = simulate(**game, beta=1.0, seed=2, instances=50_000, layout=layout)
+    # From the same dynamic programme with weights exp(s).
+    assert abs(regret.mean() - 4.805593719398804) < 4 * regret.std(ddof=1) / np.sqrt(regret.size)
+
+
+def test_a_game_started_is_the_game_simulated():
+    pytest.importorskip("jax")
+    from stau_rl.jax_peer import Settings, simulate, start
+
+    settings = Settings(chunk=64)
+    for found, expected in zip(
+        start(**GAME, seed=2, instances=300, settings=settings)(),
+        simulate(**GAME, seed=2, instances=300, settings=settings),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_worker_processes_play_the_same_game():
     pytest.importorskip("jax")
     from stau_rl.jax_peer import simulate
@@ -52,10 +77,10 @@ def test_worker_processes_play_the_same_game():
 
 def test_poly_softplus_is_softplus_when_compiled():
     jax = pytest.importorskip("jax")
-    from stau_rl.jax_peer import LN2, _softplus
+    from stau_rl.jax_math import LN2, softplus
 
     scores = np.linspace(-30.0, 30.0, 60_001, dtype=np.float32)
-    got = np.asarray(jax.jit(lambda s: _softplus(s, "poly"))(scores), dtype=np.float64) * LN2
+    got = np.asarray(jax.jit(lambda s: softplus(s, "poly"))(scores), dtype=np.float64) * LN2
     # s / ln 2 rounded to float32 costs |s| 2^-24 relative far on the left.
     assert np.abs(got / np.logaddexp(0.0, scores.astype(np.float64)) - 1.0).max() < 3e-6
 
@@ -82,7 +107,8 @@ def test_horizon_shorter_than_the_forced_pulls():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("horizon", 0), ("horizon", 1 << 24), ("instances", 0), ("tau", 0.5), ("means", 0.5)]
+    ("name", "value"),
+    [("horizon", 0), ("horizon", 1 << 24), ("instances", 0), ("tau", 0.5), ("means", 0.5), ("beta", 1.0)],
 )
 def test_illegal_arguments_are_named(name, value):
     from stau_rl.jax_peer import simulate

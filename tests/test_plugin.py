@@ -21,6 +21,7 @@ from stau_rl.kernels.engines import ENGINES, choose_engine
 from stau_rl.kernels.numba_codegen import load_loop
 from stau_rl.kernels.numba_heads import DEVICE_HEADS
 from stau_rl.kernels.numba_plan import make_plan
+from stau_rl.kernels.triton_bind import PLUGINS
 from stau_rl.plugin import PluginHead, forget, head, parameter
 from stau_rl.regret import arm_table
 from stau_rl.report import matched_controls, render
@@ -90,6 +91,24 @@ def test_engines_agree(my_head: Path, text: str) -> None:
     assert (exact.actions == compiled.actions).all(axis=0).mean() >= 0.95
     assert (exact.actions == single.actions).all(axis=0).mean() >= 0.95
     assert not np.array_equal(play("ucb | asinh(p=0)", "torch").actions, exact.actions)
+
+
+def test_the_device_function_adds_the_gpu_engine(my_head: Path, sloped: Path) -> None:
+    """Its histories, against the reference's, are in triton_cases.py."""
+    load_plugin(my_head)
+    load_plugin(sloped)
+    policy = parse_policy("centred_ucb(offset=1) | asinh(p=4*log(t), width=0.5)")
+    ENGINES["triton"].check(policy, TABLE, 100)
+    with pytest.raises(EngineError, match=r"the triton engine has no head 'sloped'.*engine='torch' runs every head"):
+        ENGINES["triton"].check(parse_policy("ucb | sloped"), TABLE, 100)
+    assert set(HEADS["asinh"].compiled) == {"numba", "triton"}
+    assert not HEADS["sloped"].compiled
+    HEADS["sloped"].triton(lambda score, a: score * a)
+    ENGINES["triton"].check(parse_policy("ucb | sloped"), TABLE, 100)
+    with pytest.raises(ValueError, match="'sloped' has a triton function already"):
+        HEADS["sloped"].triton(lambda score, a: score + a)
+    forget("sloped")
+    assert "sloped" not in PLUGINS
 
 
 def test_run_regret_takes_the_compiled_form_and_keeps_the_hash(my_head: Path) -> None:
@@ -243,7 +262,11 @@ def test_code_without_a_file() -> None:
         (lambda: head("x", sharpness="b", a=1)(lambda s, a: s), "sharpness must name a parameter, got 'b'"),
         (lambda: head("x", a=parameter(0.0, above=0.0))(lambda s, a: s), "x: a must be finite and > 0, got 0.0"),
         (lambda: head("x", rows=True)(lambda s: s).numba(lambda s: s), "looks at whole rows; only elementwise"),
-        (lambda: head("x", a=1)(lambda s, a: s).numba(lambda s: s), r"must take \(score, a\), got 1 arguments"),
+        (
+            lambda: head("x", a=1)(lambda s, a: s).numba(lambda s: s),
+            r"numba .* must take \(score, a\), got 1 arguments",
+        ),
+        (lambda: head("x", a=1)(lambda s, a: s).triton(lambda s: s), r"triton .* must take \(score, a\), got 1 argum"),
         (
             lambda: head("x", a=1, b=1, c=1)(lambda s, a, b, c: s).numba(lambda s, a, b, c: s),
             "has 3 parameters; at most 2 compile",

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import accumulate, pairwise
 
 import matplotlib as mpl
 import matplotlib.colors
@@ -16,6 +17,7 @@ from scipy import stats
 from stau_rl.kernels.contract import Block
 from stau_rl.plotting import BOUND_LABEL, COLOURS, DASHES, plot_regret, save_figure
 from stau_rl.result import RegretResult
+from stau_rl.rundir import RunDirectory
 from stau_rl.statistics import holm, wilson_interval
 
 POLICIES = ["ucb | argmax", "centred_ucb(c=1) | softmax(beta=1)", "centred_ucb(c=1) | s_tau(tau=5)"]
@@ -208,21 +210,22 @@ def test_wide_pulls_survive(tmp_path) -> None:
     _assert_equal(RegretResult.load(tmp_path), result)
 
 
-def test_files_are_long_tables_in_order(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Batches of two steps and of 30 instances, so that every loop turns more than once.
-    monkeypatch.setattr("stau_rl.runfiles.BATCH_ROWS", 120)
+def test_files_have_a_row_per_policy_and_instance(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Groups of 25 rows, so that every loop turns more than once and the last turn is short.
+    monkeypatch.setattr("stau_rl.instance_tables.ROWS", 25)
     result = _result(60)
     result.save(tmp_path)
     _assert_equal(RegretResult.load(tmp_path), result)
-    long = pd.read_parquet(tmp_path / "checkpoints.parquet")
-    assert list(long.columns) == ["policy", "step", "instance", "regret", "optimal"]
-    expected = pd.MultiIndex.from_product([POLICIES, STEPS, range(60)])
-    assert long[["policy", "step", "instance"]].astype({"policy": object}).values.tolist() == [
-        list(row) for row in expected
-    ]
-    assert_array_equal(long["regret"], result.regret.ravel())
-    assert_array_equal(long["optimal"], result.optimal.ravel())
+    curves = pd.read_parquet(tmp_path / "checkpoints.parquet")
+    names = [f"{what}_{step}" for what in ("regret", "optimal") for step in STEPS]
+    assert list(curves.columns) == ["policy", "instance", *names]
     each = pd.read_parquet(tmp_path / "instances.parquet")
+    expected = [list(row) for row in pd.MultiIndex.from_product([POLICIES, range(60)])]
+    for table in (curves, each):
+        assert table[["policy", "instance"]].astype({"policy": object}).values.tolist() == expected
+    for c, step in enumerate(STEPS):
+        assert_array_equal(curves[f"regret_{step}"], result.regret[:, c].ravel())
+        assert_array_equal(curves[f"optimal_{step}"], result.optimal[:, c].ravel())
     assert_array_equal(each["regret"], result.regret[:, -1].ravel())
     assert_array_equal(each["stuck"], result.stuck.ravel())
     assert_array_equal(each["pulls"][65], result.pulls[1, :, 5])
@@ -249,6 +252,50 @@ def test_two_saves_are_equal_bytes_whatever_the_style_and_the_timing(tmp_path) -
     for name in names:
         same = (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
         assert same == (name != "timing.json"), name
+
+
+@pytest.mark.parametrize("parts", [[60], [7, 20, 33], [25, 25, 10]], ids=str)
+def test_files_that_grow_are_those_written_at_once(parts: list[int], tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("stau_rl.instance_tables.ROWS", 25)
+    result = _result(60)
+    result.save(tmp_path / "whole")
+    growing = RegretResult.allocate(result.spec, result.best_mean, result.pulls.shape[1], result.lai_robbins)
+    with RunDirectory.open(tmp_path / "grown", result.spec) as run, run.growing(growing) as files:
+        for p, policy in enumerate(POLICIES):
+            for first, last in pairwise([0, *accumulate(parts)]):
+                rows = slice(first, last)
+                late, pulls = result.late_optimal[p, rows], result.pulls[p][:, rows].astype(np.int64)
+                block = Block(result.regret[p][:, rows], result.optimal[p][:, rows], late, pulls, np.zeros(pulls.shape))
+                files.put(policy, first, block)
+        run.finish(growing, files)
+    for name in ("checkpoints.parquet", "instances.parquet", "summary.csv", "regret.png"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "grown" / name).read_bytes(), name
+
+
+def test_growing_files_leave_nothing_behind(tmp_path) -> None:
+    result = RegretResult.allocate(_spec(10), np.zeros(10), 4)
+    with RunDirectory.open(tmp_path / "run", result.spec) as run, run.growing(result) as files:
+        files.put(POLICIES[0], 0, _block(0, 10))
+        with pytest.raises(ValueError, match="without a regret"):
+            run.finish(result, files)
+    assert [path.name for path in (tmp_path / "run").glob("*.parquet")] == []
+    assert [path.name for path in (tmp_path / "run").glob(".*.tmp")] == []
+
+
+def test_a_block_that_does_not_fit_ends_the_run(tmp_path) -> None:
+    result = RegretResult.allocate(_spec(10), np.zeros(10), 4)
+    with RunDirectory.open(tmp_path / "run", result.spec) as run, run.growing(result) as files:
+        files.put(POLICIES[0], 5, _block(0, 10))
+        with pytest.raises(ValueError, match="do not fit in 10 instances"):
+            files.put(POLICIES[0], 0, _block(0, 10))
+
+
+def test_files_of_another_format_are_refused(tmp_path) -> None:
+    result = _result()
+    result.spec["format"] = 1
+    result.save(tmp_path)
+    with pytest.raises(ValueError, match="has files of format 1, this version reads 2"):
+        RegretResult.load(tmp_path)
 
 
 def test_an_incomplete_result_is_not_saved(tmp_path) -> None:

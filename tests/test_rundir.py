@@ -24,7 +24,7 @@ from stau_rl.rundir import PARTS, RunDirectory
 from stau_rl.runfiles import FINAL_FILES, SPEC
 
 SPEC_A: dict[str, Any] = {
-    "format": 1,
+    "format": 2,
     "version": "0.1.0",
     "arms": "bernoulli(0.9, 0.8)",
     "policies": ["ucb | argmax", "centred_ucb(c=1) | s_tau(tau=5)"],

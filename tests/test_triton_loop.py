@@ -24,26 +24,65 @@ MODES = [
 POLICIES = (
     *("mean softmax", "ucb s_tau", "centred s_tau", "centred s_tau eps=0", "steep softmax", "escort"),
     *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson"),
-    *("gradient softmax", "gradient s_tau", "gradient escort"),
+    *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
+    *("softmax schedule", "steep schedule", "s_tau schedule", "s_tau fine schedule", "s_tau eps schedule"),
+    *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
+    *("plug-in", "plug-in schedule"),
     *(
         f"{name} {kind}"
         for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
         for kind in ("gaussian", "table")
     ),
-    *(f"{name} lanes" for name in ("centred s_tau", "ucb1", "thompson")),
+    *(
+        f"{name} lanes"
+        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "s_tau fine schedule", "escort", "plug-in")
+    ),
 )
+
+
+def run_script(name, mode):
+    """The findings of a script in a process of its own, as Triton decides at import whether to interpret."""
+    environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
+    environment["TRITON_INTERPRET"] = "1" if mode == "interpreted" else "0"
+    done = subprocess.run(
+        [sys.executable, str(HERE / name)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module", params=MODES)
 def findings(request):
-    """All checks of triton_cases.py in one process, as Triton decides at import whether to interpret."""
-    environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
-    environment["TRITON_INTERPRET"] = "1" if request.param == "interpreted" else "0"
-    done = subprocess.run(
-        [sys.executable, str(HERE / "triton_cases.py")], capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout)
+    """All checks of triton_cases.py."""
+    return run_script("triton_cases.py", request.param)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def errors(request):
+    """Errors of the device functions, by triton_weights_case.py."""
+    return run_script("triton_weights_case.py", request.param)
+
+
+def test_weights_are_accurate_on_all_scores(errors):
+    """Within 1e-5 of float64 for scores in [-60, 60], every head, any sharpness up to 100."""
+    assert len(errors["sweep"]) == 23
+    bad = {name: row for name, row in errors["sweep"].items() if not max(row.values()) <= 1e-5}
+    assert not bad
+
+
+def test_weights_are_accurate_on_the_exact_rows(errors):
+    assert sorted(errors["golden"]) == ["escort_p3", "s_tau", "sigmoid_norm", "softmax_beta2", "softplus_norm"]
+    assert max(errors["golden"].values()) <= 1e-5
+
+
+def test_extreme_rows_have_weights(errors):
+    assert all(errors["extreme"]["finite"].values()), errors["extreme"]
+    assert errors["extreme"]["uniform"] <= 1e-7
+
+
+def test_the_mean_error_of_the_cumulative_weights(errors):
+    assert errors["cdf"]["form"] == "direct"
+    assert errors["cdf"]["mean"] <= 1.1e-6
 
 
 def test_histories_are_exact(findings):
@@ -83,23 +122,52 @@ def bernoulli(k):
 
 @pytest.mark.parametrize(("k", "lanes", "slots"), [(1, 1, 1), (10, 1, 10), (32, 1, 32), (33, 2, 17), (1024, 32, 32)])
 def test_layout(k, lanes, slots):
-    plan = make_plan(parse_policy("ucb | softmax"), bernoulli(k), 100)
-    assert (plan.lanes, plan.slots) == (lanes, slots)
+    variant = make_plan(parse_policy("ucb | softmax"), bernoulli(k), 100).variant
+    assert (variant.lanes, variant.slots) == (lanes, slots)
     # Slot, successes and pulls share 32 bits.
-    assert plan.index_bits + 2 * plan.count_bits <= 32
-    assert plan.steps_per_launch < 1 << plan.count_bits
+    assert variant.index_bits + 2 * variant.count_bits <= 32
+    assert variant.steps_per_launch < 1 << variant.count_bits
 
 
-def test_direct_forms_only_where_they_fit():
-    def form(text, c):
-        return make_plan(parse_policy(text.format(c=c)), bernoulli(3), 1000).head.name
+@pytest.mark.parametrize(
+    ("text", "device"),
+    [
+        ("centred_ucb | s_tau(tau=5)", "s_tau_direct_no_floor"),
+        ("centred_ucb(c=20) | s_tau(tau=5)", "s_tau_log2"),
+        ("centred_ucb(offset=2) | s_tau(tau=5)", "s_tau_direct_no_floor"),
+        ("centred_ucb(offset=-2) | s_tau(tau=5)", "s_tau_log2"),
+        ("centred_ucb | s_tau(tau=1+0.5*log(t))", "s_tau_direct_no_floor"),
+        ("centred_ucb | s_tau(tau=1+5*log(t))", "s_tau_ratio"),
+        ("centred_ucb | s_tau(tau=88.7)", "s_tau_ratio"),
+        ("ucb | s_tau(tau=5)", "s_tau_log2"),
+        ("ucb | s_tau(tau=5, eps=0)", "s_tau_ratio"),
+        ("ucb | s_tau(tau=5, eps=exp(-t))", "s_tau_ratio"),
+        ("ucb | softmax(beta=1)", "softmax_direct"),
+        ("ucb | softmax(beta=64)", "softmax_scaled"),
+        ("ucb | softmax(beta=4*log(t))", "softmax_scheduled"),
+        ("ucb | softmax(beta=t)", "softmax_scaled"),
+    ],
+)
+def test_direct_forms_only_where_they_fit(text, device):
+    assert make_plan(parse_policy(text), bernoulli(3), 1000).head.device == device
 
-    assert form("centred_ucb(c={c}) | s_tau(tau=5)", 1) == "s_tau_direct_no_floor"
-    assert form("centred_ucb(c={c}) | s_tau(tau=5)", 20) == "s_tau_log2"
-    assert form("ucb(c={c}) | s_tau(tau=5)", 1) == "s_tau_log2"
-    assert form("ucb(c={c}) | s_tau(tau=5, eps=0)", 1) == "s_tau_exact_tail_log2"
-    assert form("ucb(c={c}) | softmax(beta=1)", 1) == "softmax_direct"
-    assert form("ucb(c={c}) | softmax(beta=64)", 1) == "softmax_log2"
+
+def test_what_nobody_asked_for_is_not_compiled():
+    """Schedules and offsets are switches: without them a head's kernel is the one that never knew of them."""
+    plain = make_plan(parse_policy("centred_ucb | s_tau(tau=5)"), bernoulli(3), 1000).variant
+    assert not plain.scheduled
+    assert not plain.moved
+    assert plain.inputs == -1
+    assert make_plan(parse_policy("centred_ucb(offset=2) | s_tau(tau=5)"), bernoulli(3), 1000).variant.moved
+    assert not make_plan(parse_policy("ucb(offset=2) | s_tau(tau=5)"), bernoulli(3), 1000).variant.moved
+    # Softmax sees no shift, so an offset is not worth an addition.
+    softmax = [make_plan(parse_policy(f"centred_ucb{o} | softmax"), bernoulli(3), 1000) for o in ("", "(offset=2)")]
+    assert softmax[0] == softmax[1]
+
+
+def test_an_offset_beyond_float32_goes_to_the_reference():
+    with pytest.raises(EngineError, match=r"offset=600 on rewards that spread by 0.5.*engine='torch'"):
+        make_plan(parse_policy("ucb(offset=600) | s_tau(tau=5)"), bernoulli(3), 1000)
 
 
 def test_too_many_steps_names_another_engine():

@@ -6,18 +6,22 @@ TRITON_INTERPRET=1 the kernel runs on the CPU; without, on the GPU, where the si
 
 import json
 import os
+import re
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from stau_rl.agents import parse_policy
-from stau_rl.kernels import torch_loop, triton_loop, triton_plan
+from stau_rl.kernels import torch_loop, triton_loop, triton_plan, triton_variant
 from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.plugin_source import load_plugin
+from stau_rl.readme import README
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-STEPS, INSTANCES = (20, 5) if INTERPRETED else (300, 777)
+STEPS, INSTANCES = (14, 5) if INTERPRETED else (300, 777)
 NOTHING, NOWHERE = np.empty(0), np.empty(0, dtype=np.int64)
 
 
@@ -96,10 +100,11 @@ def split():
 def launches():
     """Many launches, which take the path of long histories, against one; and progress adds up."""
     table = arms("bernoulli", 3)
-    whole = play(triton_loop, "centred_ucb | softmax", table, 21)
+    whole = play(triton_loop, "centred_ucb | softmax(beta=4*log(t))", table, 21)
     done = []
-    triton_plan.Plan.steps_per_launch = property(lambda self: 6)
-    pieces = play(triton_loop, "centred_ucb | softmax", table, 21, progress=done.append)
+    triton_variant.Variant.steps_per_launch = property(lambda self: 6)
+    triton_loop.TABLE = 8
+    pieces = play(triton_loop, "centred_ucb | softmax(beta=4*log(t))", table, 21, progress=done.append)
     return equal(whole, pieces) | {"progress": sum(done) == 21 * INSTANCES, "calls": len(done) > 3}
 
 
@@ -123,6 +128,20 @@ WEIGHTED = {
     "escort": "ucb | escort(p=2)",
     "softplus_norm": "centred_ucb | softplus_norm",
     "sigmoid_norm": "mean | sigmoid_norm",
+    "whole ratio": "ucb | s_tau(tau=8)",
+    "softmax schedule": "centred_ucb | softmax(beta=4*log(t))",
+    "steep schedule": "ucb | softmax(beta=30*log(t))",
+    "s_tau schedule": "centred_ucb | s_tau(tau=1+0.5*log(t))",
+    "s_tau fine schedule": "centred_ucb | s_tau(tau=1+10*log(t), eps=0)",
+    "s_tau eps schedule": "ucb | s_tau(tau=3, eps=1/t)",
+    "escort schedule": "mean | escort(p=sqrt(t))",
+    "offset": "centred_ucb(c=0.3, offset=2.5) | s_tau(tau=6.5)",
+    "negative offset": "centred_ucb(c=0.3, offset=-8) | s_tau(tau=6.5)",
+    "uncentred offset": "ucb(c=0.3, offset=-2) | s_tau(tau=5)",
+    "softmax offset": "ucb(offset=40) | softmax(beta=4)",
+    "offset schedule": "centred_ucb(offset=2) | s_tau(tau=2+log(t))",
+    "plug-in": "centred_ucb(offset=0.5) | asinh(p=5, width=0.5)",
+    "plug-in schedule": "ucb | asinh(p=4*log(t), width=1+1/t)",
 }
 WHOLE = {
     "ucb1": "ucb1",
@@ -133,6 +152,7 @@ WHOLE = {
     "gradient softmax": "gradient_bandit",
     "gradient s_tau": "gradient_bandit(alpha=0.2, baseline=mean_before, head=s_tau(tau=2))",
     "gradient escort": "gradient_bandit(baseline=none, head=escort)",
+    "gradient schedule": "gradient_bandit(head=s_tau(tau=1+log(t)))",
 }
 CASES = {
     "golden": golden,
@@ -147,11 +167,23 @@ CASES = {
     },
     **{
         f"agree {name} lanes": lambda name=name: agree((WEIGHTED | WHOLE)[name], "bernoulli", 5, 12, 2)
-        for name in ("centred s_tau", "ucb1", "thompson")
+        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "s_tau fine schedule", "escort", "plug-in")
     },
 }
+
+
+def load_readme_plugin(folder):
+    """The head that the README shows."""
+    (text,) = re.findall(r"```python\n(\"\"\"A head .*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+    path = Path(folder) / "my_head.py"
+    path.write_text(text, encoding="utf-8")
+    load_plugin(path)
+
 
 if __name__ == "__main__":
     # The reference works on a few thousand numbers at a time; more threads only wait for each other.
     torch.set_num_threads(1)
-    json.dump({name: CASES[name]() for name in sys.argv[1:] or CASES}, sys.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        load_readme_plugin(folder)
+        findings = {name: CASES[name]() for name in sys.argv[1:] or CASES}
+    json.dump(findings, sys.stdout)
