@@ -1,0 +1,50 @@
+"""A policy for sb3-contrib's MaskablePPO: any head, over the valid actions alone.
+
+`MaskablePPO(MaskableHeadPolicy, env, policy_kwargs={"head": "s_tau(tau=2)", "learn": ("tau",)})`.
+"""
+
+from typing import Any
+
+import torch
+from sb3_contrib.common.maskable.distributions import MaskableCategoricalDistribution
+from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
+from torch import Tensor
+
+from stau_rl.head_categorical import HeadCategorical
+from stau_rl.integrations.policy import HeadPolicy
+from stau_rl.modules import HeadModule
+
+
+class MaskableHeadDistribution(MaskableCategoricalDistribution):
+    """sb3-contrib's wrapper of a `HeadCategorical`; masked actions have probability exactly 0.
+
+    Args:
+        module: the head.
+        action_dim: number of actions.
+    """
+
+    def __init__(self, module: HeadModule, action_dim: int) -> None:
+        super().__init__(action_dim)
+        self.module = module
+
+    def proba_distribution(self, action_logits: Tensor) -> "MaskableHeadDistribution":
+        """Set the distribution from the network's scores [batch, actions], unmasked."""
+        self.scores = action_logits.view(-1, self.action_dim)
+        self.apply_masking(None)
+        return self
+
+    def apply_masking(self, masks: Any) -> None:
+        """Give all the weight to the valid actions: masks [batch, actions], True where valid; None for all."""
+        mask = None
+        if masks is not None:
+            mask = torch.as_tensor(masks, dtype=torch.bool, device=self.scores.device).reshape(self.scores.shape)
+        self.distribution = HeadCategorical(self.scores, self.module, mask)
+
+
+class MaskableHeadPolicy(HeadPolicy, MaskableActorCriticPolicy):
+    """`MaskableActorCriticPolicy` whose action probabilities are a head's weights over the valid actions; see there."""
+
+    head_distribution = MaskableHeadDistribution
+
+
+__all__ = ["MaskableHeadDistribution", "MaskableHeadPolicy"]

@@ -1,0 +1,226 @@
+"""Heads inside the real libraries: the README's examples run, heads learn, save and load, masks hold."""
+
+import importlib.util
+import re
+import runpy
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Distribution
+
+from stau_rl.heads import parse_head
+
+ROOT = Path(__file__).resolve().parents[1]
+MODULES = {"stable-baselines3": "stable_baselines3", "sb3-contrib": "sb3_contrib", "torchrl": "torchrl"}
+
+
+def needs(library):
+    missing = importlib.util.find_spec(library) is None
+    skip = pytest.mark.skipif(missing, reason=f"{library} is not installed; the extra `integrations` has it")
+    return lambda test: pytest.mark.integrations(skip(test))
+
+
+@pytest.fixture(autouse=True)
+def _validation_as_it_was():
+    """Importing torchrl turns torch's validation off for the whole process."""
+    before = Distribution._validate_args
+    yield
+    Distribution.set_default_validate_args(before)
+
+
+def example(name, file="README.md"):
+    """The example of that name, run; its variables."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    (code,) = re.findall(rf"<!-- example: {name} -->\n```python\n(.*?)```", text, flags=re.S)
+    names = {"__name__": "example"}
+    exec(compile(code, f"{file} {name}", "exec"), names)
+    return names
+
+
+@needs("stable_baselines3")
+def test_stable_baselines3_example_learns_tau_saves_and_loads(tmp_path, capsys):
+    from stable_baselines3 import PPO
+
+    names = example("stable-baselines3")
+    model = names["model"]
+    policy = model.policy
+    assert "tensor(" in capsys.readouterr().out
+    assert policy.head.score_offset == 1.0
+    in_optimizer = [id(one) for group in policy.optimizer.param_groups for one in group["params"]]
+    assert in_optimizer.count(id(policy.head.log_tau)) == 1
+    assert policy.head.value("tau").item() != pytest.approx(2.0, abs=1e-6)
+    assert policy.head.log_tau in policy.optimizer.state
+    model.save(tmp_path / "model.zip")
+    again = PPO.load(tmp_path / "model.zip", device="cpu").policy
+    assert str(again.head) == str(policy.head)
+    assert torch.equal(again.head.log_tau, policy.head.log_tau)
+    policy.save(tmp_path / "policy.pt")
+    alone = type(policy).load(tmp_path / "policy.pt", device="cpu")
+    observation = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    for loaded in (again, alone):
+        expected, found = policy.get_distribution(observation), loaded.get_distribution(observation)
+        assert torch.equal(expected.distribution.probs, found.distribution.probs)
+    assert names["escort"].policy.head.head == parse_head("escort(p=2)")
+
+
+@needs("stable_baselines3")
+def test_stable_baselines3_probabilities_are_the_heads():
+    from stable_baselines3 import A2C
+
+    from stau_rl.integrations.sb3 import STauPolicy
+
+    policy = A2C(STauPolicy, "CartPole-v1", seed=0, device="cpu").policy
+    observation = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    latent = policy.mlp_extractor.forward_actor(policy.extract_features(observation))
+    scores = policy.action_net(latent).detach()
+    weights = parse_head("s_tau(tau=2)").weights(scores)
+    wrapped = policy.get_distribution(observation)
+    torch.testing.assert_close(wrapped.distribution.probs, weights, rtol=1e-5, atol=1e-7)
+    _, log_prob, entropy = policy.evaluate_actions(observation, torch.ones(6))
+    torch.testing.assert_close(log_prob.exp(), weights[:, 1], rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(entropy, torch.special.entr(weights).sum(-1), rtol=1e-5, atol=1e-7)
+    assert torch.equal(wrapped.mode(), weights.argmax(-1))
+
+
+@needs("stable_baselines3")
+def test_a_callback_keeps_tau_frozen_through_the_warm_up():
+    from stable_baselines3 import PPO
+
+    from stau_rl.integrations.sb3 import STauPolicy
+
+    seen = []
+
+    class Watched(example("warm-up", "docs/integrations.md")["Warmup"]):
+        def _on_rollout_start(self):
+            super()._on_rollout_start()
+            seen.append(self.model.policy.head.log_tau.item())
+
+    model = PPO(STauPolicy, "CartPole-v1", n_steps=64, batch_size=64, n_epochs=1, seed=0, device="cpu")
+    model.learn(192, callback=Watched(rollouts=2))
+    assert len(seen) == 3
+    assert seen[0] == seen[1] == seen[2]
+    assert model.policy.head.log_tau.item() != seen[2]
+
+
+@needs("stable_baselines3")
+@pytest.mark.parametrize(
+    ("env", "head", "message"),
+    [("Pendulum-v1", "softmax", "action_space must be Discrete"), ("CartPole-v1", "sofmax", "did you mean 'softmax'")],
+)
+def test_stable_baselines3_errors_name_the_argument(env, head, message):
+    from stable_baselines3 import PPO
+
+    from stau_rl.integrations.sb3 import HeadActorCriticPolicy
+
+    with pytest.raises(ValueError, match=message):
+        PPO(HeadActorCriticPolicy, env, policy_kwargs={"head": head}, device="cpu")
+
+
+@needs("sb3_contrib")
+def test_sb3_contrib_example_never_takes_an_invalid_action(tmp_path):
+    names = example("sb3-contrib")
+    model, env = names["model"], names["env"]
+    assert model.policy.head.value("tau").item() != pytest.approx(2.0, abs=1e-6)
+    observation, _ = env.reset(seed=0)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        masks = rng.random(20) < 0.3
+        masks[rng.integers(20)] = True
+        for deterministic in (True, False):
+            action, _ = model.predict(observation, action_masks=masks, deterministic=deterministic)
+            assert masks[int(action)]
+    batch, _ = model.policy.obs_to_tensor(np.array([1, 5, 7]))
+    masks = rng.random((3, 20)) < 0.5
+    masks[:, 0] = True
+    distribution = model.policy.get_distribution(batch, masks).distribution
+    assert (distribution.probs[~torch.as_tensor(masks)] == 0).all()
+    torch.testing.assert_close(distribution.probs.sum(-1), torch.ones(3))
+    model.save(tmp_path / "model.zip")
+    again = type(model).load(tmp_path / "model.zip", device="cpu")
+    assert torch.equal(again.policy.get_distribution(batch, masks).distribution.probs, distribution.probs)
+
+
+def import_torchrl():
+    """Its import warns and turns torch's validation off."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import torchrl
+        import torchrl.modules
+        import torchrl.objectives
+    return torchrl
+
+
+@needs("torchrl")
+def test_torchrl_example_draws_actions_and_masks_them():
+    import_torchrl()
+    torch.manual_seed(0)
+    names = example("torchrl")
+    data = names["data"]
+    for actor, allowed in ((names["learned"], {0, 1, 2}), (names["fixed"], {0, 2})):
+        drawn = actor(data.expand(200, 5).clone())
+        assert len(drawn["action"].unique()) > 1
+        assert set(drawn["action"].unique().tolist()) <= allowed
+        distribution = actor.get_dist(drawn)
+        torch.testing.assert_close(drawn["action_log_prob"], distribution.log_prob(drawn["action"]))
+
+
+@needs("torchrl")
+def test_torchrl_ppo_loss_reaches_tau():
+    torchrl = import_torchrl()
+    from tensordict.nn import TensorDictModule
+
+    names = example("torchrl")
+    actor, data = names["learned"], names["data"]
+    value = torchrl.modules.ValueOperator(torch.nn.Linear(4, 1), in_keys=["observation"])
+    assert isinstance(actor.module[0], TensorDictModule)
+    loss = torchrl.objectives.ClipPPOLoss(actor, value)
+    drawn = actor(data.clone()).detach()
+    drawn["advantage"] = torch.randn(5, 1, generator=torch.Generator().manual_seed(0))
+    drawn["value_target"] = torch.zeros(5, 1)
+    found = loss(drawn)
+    (found["loss_objective"] + found["loss_entropy"]).backward()
+    gradients = {name: one.grad for name, one in loss.named_parameters() if "log_tau" in name}
+    assert len(gradients) == 1
+    (gradient,) = gradients.values()
+    assert gradient.isfinite()
+    assert gradient != 0
+
+
+def test_the_single_file_ppo_learns_and_moves_tau():
+    module = runpy.run_path(str(ROOT / "notebooks" / "single_file_ppo.py"))
+    agent, returns = module["train"](module["Settings"](steps=8192, seed=1, lr=1e-3, head_lr=1e-3))
+    # A random policy holds the pole for 22 steps on average; the first episodes are of that kind.
+    assert np.mean(returns[:20]) < 40
+    assert np.mean(returns[-20:]) > 60
+    assert agent.head.value("tau").item() != pytest.approx(2.0, abs=1e-4)
+
+
+def test_advantages_of_the_single_file_by_hand():
+    # gamma = lambda = 1/2: delta = (1 + 4/2 - 2, 3 - 4) = (1, -1); the episode ends after step 2: A = (1 - 1/4, -1).
+    advantages = runpy.run_path(str(ROOT / "notebooks" / "single_file_ppo.py"))["advantages"]
+    rewards, values = torch.tensor([[1.0], [3.0]]), torch.tensor([[2.0], [4.0]])
+    found = advantages(rewards, values, torch.tensor([[False], [True]]), torch.tensor([9.0]), 0.5, 0.5)
+    assert found.tolist() == [[0.75], [-1.0]]
+
+
+def test_our_imports_leave_torchs_validation_as_it_was():
+    """In a fresh interpreter; every public name and every integration that is here."""
+    code = (
+        "import importlib, importlib.util\n"
+        "from torch.distributions import Distribution\n"
+        "before = Distribution._validate_args\n"
+        "import stau_rl\n"
+        "for name in stau_rl.__all__: getattr(stau_rl, name)\n"
+        "import stau_rl.integrations\n"
+        "for library, module in (('stable_baselines3', 'sb3'), ('sb3_contrib', 'sb3_maskable')):\n"
+        "    if importlib.util.find_spec(library): importlib.import_module('stau_rl.integrations.' + module)\n"
+        "policy = stau_rl.HeadCategorical(__import__('torch').zeros(3), 's_tau')\n"
+        "print(before, Distribution._validate_args, policy._validate_args)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert run.stdout.split() == ["True", "True", "True"]
