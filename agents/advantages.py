@@ -32,11 +32,10 @@ def generalised_advantages(
 
     Source: Schulman et al., "High-dimensional continuous control using generalized advantage estimation", 2016.
     """
-    one = np.float32(1)
-    delta = rewards + np.float32(gamma) * next_values * (one - terminated) - values
-    carry = np.float32(gamma * lam) * (one - ended)
+    delta = rewards + np.float32(gamma) * next_values * np.where(terminated, np.float32(0), np.float32(1)) - values
+    carry = np.where(ended, np.float32(0), np.float32(gamma * lam))
     advantages = np.empty_like(delta)
-    running = np.zeros_like(delta[0])
+    running: Rows = np.zeros_like(delta[0])
     for t in range(len(delta) - 1, -1, -1):
         running = delta[t] + carry[t] * running
         advantages[t] = running

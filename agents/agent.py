@@ -1,5 +1,6 @@
 """What the policy-gradient agents share: the course of a run, its checkpoints and its learning curve."""
 
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -103,8 +104,10 @@ class Agent:
                 report(self.step)
         envs.close()
         row = {"step": self.step, "train_episodes": len(returns), "train_return": _mean(returns)}
-        evaluated = self.evaluate(settings.curve_episodes, CURVE, self.segment) if settings.curve_episodes else []
-        self.curve.append({**row, "sampled_return": _mean(evaluated)})
+        row["sampled_return"] = math.nan
+        if settings.curve_episodes:
+            row["sampled_return"] = _mean(self.evaluate(settings.curve_episodes, CURVE, self.segment))
+        self.curve.append(row)
         self.segment += 1
         return self.curve[-1]
 
@@ -132,7 +135,7 @@ class Agent:
 
     def random(self, purpose: int, number: int) -> np.random.Generator:
         """The generator of one purpose."""
-        return np.random.Generator(np.random.Philox(key=[self.seed, purpose << 32 | number]))
+        return np.random.Generator(np.random.Philox(key=np.array([self.seed, purpose << 32 | number], dtype=np.uint64)))
 
     def values(self, rollout: Rollout) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """V(s_t) and V of what followed before any reset, float32 [T, N] each."""

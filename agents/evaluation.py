@@ -31,10 +31,7 @@ def evaluate(
         ValueError: the environment cannot be made, or its spaces do not fit.
     """
     return np.concatenate(
-        [
-            _batch(actor, env, min(BATCH, episodes - first), random, deterministic)
-            for first in range(0, episodes, BATCH)
-        ]
+        [_batch(actor, env, min(BATCH, episodes - first), random, deterministic) for first in range(0, episodes, BATCH)]
     )
 
 

@@ -1,6 +1,7 @@
 """Actor and critic: two small tanh networks, and a head between the action scores and the policy."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class ActorCritic(nn.Module):
         self.actor = _mlp((inputs, *hidden, actions), 0.01, generator)
         self.critic = _mlp((inputs, *hidden, 1), 1.0, generator)
         with torch.no_grad():
-            self.actor[-1].bias.fill_(score_offset)  # type: ignore[operator,union-attr]
+            self.actor[-1].bias.fill_(score_offset)  # type: ignore[operator]
         self.head = head
 
     def log_policy(self, observations: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ def _by_torch(head: Head, scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _mlp(sizes: Sequence[int], last_gain: float, generator: torch.Generator) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for number, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for number, (before, after) in enumerate(pairwise(sizes)):
         last = number == len(sizes) - 2
         # Left uninitialised at first: its own initialisation would draw from torch's global generator.
         layer: Any = nn.utils.skip_init(nn.Linear, before, after)

@@ -171,7 +171,7 @@ class Player:
                 where = np.flatnonzero(info["_final_obs"])
                 finals += [self.spaces.rows([info["final_obs"][i]])[0] for i in where]
                 places += [(t, int(i)) for i in where]
-        return self._rollout(rows, actions, rewards, terminated, truncated, valid, finals, places), ended
+        return Rollout(rows, actions, rewards, terminated, truncated, valid, *self._finals(finals, places)), ended
 
     def play_episodes(self, actor: NumpyActor, random: np.random.Generator) -> tuple[Rollout, list[float]]:
         """Start every copy anew and play one whole episode with each; what a copy plays after its own does not count.
@@ -205,8 +205,14 @@ class Player:
                 places += [(len(columns) - 1, int(i)) for i in where]
             running = running & ~(over | cut)
         actions, rewards, terminated, truncated, valid = (np.array(part) for part in zip(*columns, strict=True))
-        rollout = self._rollout(np.array(rows), actions, rewards, terminated, truncated, valid, finals, places)
+        rollout = Rollout(np.array(rows), actions, rewards, terminated, truncated, valid, *self._finals(finals, places))
         return rollout, returns.tolist()
+
+    def _finals(self, rows: list[Floats], places: list[tuple[int, int]]) -> tuple[Floats, NDArray[np.int64]]:
+        return (
+            np.array(rows, dtype=np.float32).reshape(-1, self.spaces.inputs),
+            np.array(places, dtype=np.int64).reshape(-1, 2),
+        )
 
     def _step(
         self, actions: NDArray[np.int64], rewards: Floats, terminated: Flags, truncated: Flags, ended: list[float]
@@ -224,8 +230,3 @@ class Player:
             self._returns[done] = 0.0
         self._resets = np.zeros_like(done) if self.same_step else done
         return info
-
-    def _rollout(self, rows: Floats, *parts: Any) -> Rollout:
-        *arrays, finals, places = parts
-        final_rows = np.array(finals, dtype=np.float32).reshape(-1, self.spaces.inputs)
-        return Rollout(rows, *arrays, final_rows, np.array(places, dtype=np.int64).reshape(-1, 2))

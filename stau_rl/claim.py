@@ -7,7 +7,6 @@ are kept in runs/claim.
 import argparse
 import contextlib
 import os
-import platform
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from stau_rl.claim_figures import save_figures
 from stau_rl.claim_notebook import notebook
 from stau_rl.claim_page import page
 from stau_rl.claim_settings import ROOT, claim_settings
+from stau_rl.machine import device
 from stau_rl.study_files import TABLE, StudyFolder, read_rows, write_rows
 
 RUN = ROOT / "runs" / "claim"
@@ -49,15 +49,6 @@ def publish(folder: Path) -> None:
     timing = {"seconds": round(seconds), "threads": os.cpu_count(), "device": device()}
     with whole_file(RESULTS / TIMING) as temporary:
         pd.DataFrame([timing]).to_csv(temporary, index=False, lineterminator="\n")
-
-
-def device() -> str:
-    """The processor's name, or at least its architecture."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return f"{platform.machine()} CPU"
 
 
 def write(data: ClaimData) -> None:

@@ -22,6 +22,7 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
     from stau_rl.cli_regret import Regret
     from stau_rl.cli_speed import Speed
     from stau_rl.cli_study import Study
+    from stau_rl.cli_train import Train
 
     if list(arguments) == ["--version"]:
         from stau_rl import __version__
@@ -29,7 +30,14 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
         print(f"stau-rl {__version__}")
         return
     command = tyro.extras.subcommand_cli_from_dict(
-        {"regret": Regret, "study": Study, "heads": Heads, "calibrate": Calibrate, "speed": Speed},
+        {
+            "regret": Regret,
+            "study": Study,
+            "heads": Heads,
+            "calibrate": Calibrate,
+            "speed": Speed,
+            "train": Train,
+        },
         prog="stau-rl",
         description="How should a vector of scores become a decision? Swap that step and measure what changes.",
         args=arguments,
