@@ -49,8 +49,9 @@ class A2C(Agent):
         rollout, ended = player.play(self.actor, settings.rollout, random)
         values, following = self.values(rollout)
         done = rollout.terminated | rollout.truncated
+        rewards = rollout.rewards * np.float32(settings.reward_scale)
         advantages = generalised_advantages(
-            rollout.rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
+            rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
         )
         keep = np.flatnonzero(rollout.valid)
         loss = policy_loss(

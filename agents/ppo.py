@@ -56,8 +56,9 @@ class PPO(Agent):
         rollout, ended = player.play(self.actor, settings.rollout, random)
         values, following = self.values(rollout)
         done = rollout.terminated | rollout.truncated
+        rewards = rollout.rewards * np.float32(settings.reward_scale)
         advantages = generalised_advantages(
-            rollout.rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
+            rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
         )
         keep = np.flatnonzero(rollout.valid)
         observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])

@@ -50,9 +50,8 @@ class Reinforce(Agent):
         else:
             values = following = np.zeros_like(rollout.rewards)
         # lambda = 1: the return less the value.
-        advantages = generalised_advantages(
-            rollout.rewards, values, following, rollout.terminated, done, settings.gamma, 1.0
-        )
+        rewards = rollout.rewards * np.float32(settings.reward_scale)
+        advantages = generalised_advantages(rewards, values, following, rollout.terminated, done, settings.gamma, 1.0)
         keep = np.flatnonzero(rollout.valid)
         targets = torch.from_numpy((advantages + values).ravel()[keep]) if settings.baseline == "value" else None
         loss = policy_loss(

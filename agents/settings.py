@@ -22,6 +22,8 @@ class AgentSettings:
     """Copies of the environment that are stepped together."""
     gamma: float = 0.99
     """Discount factor per step."""
+    reward_scale: float = 1.0
+    """Factor on the rewards that are learned from; scores keep the environment's unit."""
     learning_rate: float = 1e-3
     """Adam's learning rate at the start."""
     anneal: bool = True
@@ -57,7 +59,7 @@ class AgentSettings:
         whole = {"steps": 1, "envs": 1, "points": 1, "curve_episodes": 0, "episodes": 1}
         for name, least in whole.items():
             self.require(name, getattr(self, name) >= least, f"at least {least}")
-        for name in ("learning_rate", "adam_eps", "max_grad_norm"):
+        for name in ("reward_scale", "learning_rate", "adam_eps", "max_grad_norm"):
             self.require(name, 0 < getattr(self, name) < math.inf, "positive and finite")
         for name in ("entropy", "value"):
             self.require(name, 0 <= getattr(self, name) < math.inf, "at least 0 and finite")
