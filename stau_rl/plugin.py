@@ -56,7 +56,7 @@ class PluginHead(Head):
             ValueError: the function failed, or its answer is no tensor of the shape and dtype of `scores`, or holds NaN
                 or +inf.
         """
-        values = {name: self.fixed(getattr(self, name)) for name in self._ranges()}
+        values = {name: self.fixed(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
         try:
             answer = type(self).function(scores, **values)
         except Exception as error:

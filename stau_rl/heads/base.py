@@ -1,6 +1,5 @@
 """What a head is: scores in, weights out."""
 
-import copy
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -80,13 +79,15 @@ class Head:
         Raises:
             ValueError: the head has no such parameter.
         """
-        unknown = [name for name in tensors if name not in self._ranges()]
-        if unknown:
-            known = ", ".join(self._ranges()) or "none"
-            raise ValueError(f"{self.name} has no parameter {unknown[0]!r}; its parameters: {known}")
-        bound = copy.copy(self)
-        for name, value in tensors.items():
-            object.__setattr__(bound, name, value)
+        if not torch.compiler.is_compiling():
+            unknown = [name for name in tensors if name not in self._ranges()]
+            if unknown:
+                known = ", ".join(self._ranges()) or "none"
+                raise ValueError(f"{self.name} has no parameter {unknown[0]!r}; its parameters: {known}")
+        # Field by field, as torch.compile follows this and not copy.copy.
+        bound = object.__new__(type(self))
+        for field in fields(self):  # type: ignore[arg-type]
+            object.__setattr__(bound, field.name, tensors.get(field.name, getattr(self, field.name)))
         return bound
 
     def fixed(self, value: Any) -> Any:

@@ -29,6 +29,16 @@ class Range:
     high: float | None = None
     below: float | None = None
 
+    @property
+    def lower(self) -> float | None:
+        """The lower bound, whether or not it is itself legal; None if there is none."""
+        return self.low if self.above is None else self.above
+
+    @property
+    def upper(self) -> float | None:
+        """The upper bound, whether or not it is itself legal; None if there is none."""
+        return self.high if self.below is None else self.below
+
     def holds(self, values: Any) -> NDArray[np.bool_]:
         """Which of the values are legal."""
         values = np.asarray(values, dtype=np.float64)

@@ -83,16 +83,18 @@ def log_s_tau(
     elif not torch.compiler.is_compiling() and not bool(((tau >= 1) & tau.isfinite()).all()):
         raise ValueError(f"s_tau: tau must be finite and >= 1, got a tensor with minimum {float(tau.detach().min())!r}")
     working, mask = prepare(scores, mask)
-    return _bound_log_s_tau(working, tau, eps, dim, mask).to(scores.dtype)
+    return unchecked_log_s_tau(working, tau, eps, dim, mask).to(scores.dtype)
 
 
-def _bound_log_s_tau(working: Tensor, tau: float | Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
+def unchecked_log_s_tau(working: Tensor, tau: float | Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
+    """`log_s_tau` in the working dtype, on what `prepare` made, without looking at the values."""
     exponent = torch.as_tensor(tau, dtype=working.dtype, device=working.device)
-    if exponent.ndim and exponent.expand(torch.broadcast_shapes(exponent.shape, working.shape)).stride(dim) != 0:
+    shape = torch.broadcast_shapes(exponent.shape, working.shape)
+    own_axis = dim % len(shape) - (len(shape) - exponent.ndim) if exponent.ndim else -1
+    if own_axis >= 0 and exponent.shape[own_axis] != 1:
         raise ValueError(f"s_tau: tau must have size 1 along dim {dim}, got shape {tuple(exponent.shape)}")
     if working.shape[dim] == 0:
         return working
-    shape = torch.broadcast_shapes(exponent.shape, working.shape)
     mask = None if mask is None else mask.expand(shape)
     return _LogSTau.apply(working.expand(shape), exponent, eps, dim, mask)
 
@@ -128,5 +130,5 @@ class STau(Head):
         """Log-weights in the working dtype; the plain form where tau is a number, as it needs no gradient there."""
         scores, mask = prepare(scores, mask)
         if isinstance(self.tau, Tensor):
-            return _bound_log_s_tau(scores, self.tau, self.fixed(self.eps), dim, mask)
+            return unchecked_log_s_tau(scores, self.tau, self.fixed(self.eps), dim, mask)
         return normalise_log(self.log_f(scores), dim, mask)

@@ -1,0 +1,185 @@
+"""Speed of the fused s^tau head on the GPU at hand: `python -m stau_rl.fused_head_speed [--all] [--sweep] [--out CSV]`.
+
+Forward and backward on float32 scores, learned tau. First the gradients are compared with float64, then four loops are
+timed in turns: the kernels, the reference under torch.compile (default mode and `max-autotune-no-cudagraphs`), and
+eager. Two times each: of the device (a replayed CUDA graph) and as called from Python. The bandwidth is that of the
+bytes that must move, each array read or written once, beside that of a copy measured in the same run. `--all` adds
+other shapes, `--sweep` times the kernels over tile sizes and warps instead, `--out` appends the rows to a CSV file.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from stau_rl.atomic import whole_file
+from stau_rl.commit import current_commit
+from stau_rl.heads import log_s_tau
+from stau_rl.kernels import fused_head
+
+MAIN = (1 << 20, 18)
+OTHERS = ((1 << 20, 6), (1 << 18, 64), (1 << 14, 1024), (4096, 18))
+BYTES_PER_SCORE = 24
+"""float32: scores in, log-weights out; then scores, log-weights and their gradient in, gradient of the scores out."""
+REPEATS = 60
+
+Step = Callable[[], tuple[Tensor, ...]]
+
+
+def step(function: Callable[..., Tensor], scores: Tensor, tau: Tensor, grad: Tensor) -> Step:
+    """One forward and backward: log-weights, gradient of the scores, gradient of tau."""
+
+    def play() -> tuple[Tensor, ...]:
+        out = function(scores, tau)
+        return (out.detach(), *torch.autograd.grad(out, (scores, tau), grad))
+
+    return play
+
+
+def case(rows: int, entries: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Scores and tau that require gradients, and the gradient of the log-weights."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    scores = 2 * torch.randn(rows, entries, device="cuda", generator=generator)
+    grad = torch.randn(rows, entries, device="cuda", generator=generator)
+    return scores.requires_grad_(), torch.tensor(3.0, device="cuda", requires_grad=True), grad
+
+
+def check(function: Callable[..., Tensor], scores: Tensor, tau: Tensor, grad: Tensor) -> dict[str, float]:
+    """Largest absolute errors of log-weights and gradients against float64 on the first rows; an error if too large.
+
+    Raises:
+        RuntimeError: log-weights are off by more than 2e-5, or a gradient by more than 1e-5 of the largest.
+    """
+    rows = 1 << 14
+    part = scores.detach()[:rows].clone().requires_grad_()
+    found = step(function, part, tau, grad[:rows].clone())()
+    double = (part.detach().double().requires_grad_(), tau.detach().double().requires_grad_(), grad[:rows].double())
+    exact = step(log_s_tau, *double)()
+    errors = [float((one.double() - other).abs().max()) for one, other in zip(found, exact, strict=True)]
+    sizes = [1.0, float(exact[1].abs().max()), float(grad[:rows].abs().sum()) * 1e-2]
+    if errors[0] > 2e-5 or errors[1] > 1e-5 * sizes[1] or errors[2] > 1e-5 * sizes[2]:
+        raise RuntimeError(f"errors {errors} of log-weights, scores' gradient and tau's are too large")
+    return dict(zip(("log_weights_error", "scores_error", "tau_error"), errors, strict=True))
+
+
+def device_replay(play: Step) -> Callable[[], None]:
+    """The step as a CUDA graph, so that its time is the device's alone."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            play()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        play()
+    return graph.replay
+
+
+def microseconds(play: Callable[[], Any], calls: int = 10) -> float:
+    """Time of a call, over `calls` of them one after the other, by device events."""
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(calls):
+        play()
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop) * 1e3 / calls
+
+
+def copy_bandwidth() -> float:
+    """GB/s of a device copy of 1 GiB, read and write counted; the best of twenty."""
+    source = torch.empty(1 << 28, device="cuda")
+    target = torch.empty_like(source)
+    best = min(microseconds(lambda: target.copy_(source), 3) for _ in range(20))
+    return 2 * source.numel() * 4 / best / 1e3
+
+
+def compare(rows: int, entries: int, repeats: int = REPEATS) -> list[dict[str, Any]]:
+    """A row per loop: times in turns, bytes, bandwidth and its share of a copy's."""
+    scores, tau, grad = case(rows, entries)
+    torch.compiler.reset()
+    compiled = torch.compile(fused_head.reference_log_weights, fullgraph=True)
+    tuned = torch.compile(fused_head.reference_log_weights, fullgraph=True, mode="max-autotune-no-cudagraphs")
+    loops = {
+        "fused": fused_head.fused_log_weights,
+        "torch.compile": compiled,
+        "torch.compile max-autotune": tuned,
+        "eager": fused_head.reference_log_weights,
+    }
+    errors = {name: check(function, scores, tau, grad) for name, function in loops.items()}
+    called = {name: step(function, scores, tau, grad) for name, function in loops.items()}
+    replayed = {name: device_replay(play) for name, play in called.items()}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
+    for _ in range(repeats):
+        for name in loops:
+            times[name].append((microseconds(replayed[name]), microseconds(called[name])))
+    copied = copy_bandwidth()
+    moved = BYTES_PER_SCORE * rows * entries
+    table: list[dict[str, Any]] = []
+    for name in loops:
+        device, call = np.array(times[name]).T
+        rate = moved / float(np.median(device)) / 1e3
+        table.append(
+            {
+                "loop": name, "rows": rows, "entries": entries,
+                "device_us": float(np.median(device)), "device_us_p20": float(np.quantile(device, 0.2)),
+                "device_us_p80": float(np.quantile(device, 0.8)), "called_us": float(np.median(call)),
+                "bytes": moved, "GB_per_s": rate, "copy_GB_per_s": copied, "percent_of_copy": 100 * rate / copied,
+                "repeats": repeats, **errors[name],
+            }
+        )  # fmt: skip
+    slow = {row["loop"]: row["device_us"] for row in table}
+    for row in table:
+        row["fused_is_faster_by"] = row["device_us"] / slow["fused"]
+    return table
+
+
+def sweep(rows: int, entries: int) -> None:
+    """Print the device time of the kernels over sizes of a program."""
+    scores, tau, grad = case(rows, entries)
+    kept = fused_head.TILE, fused_head.WARPS
+    for tile in (256, 512, 1024, 2048, 4096, 8192):
+        for warps in (1, 2, 4, 8):
+            fused_head.TILE, fused_head.WARPS = tile, warps
+            replay = device_replay(step(fused_head.fused_log_weights, scores, tau, grad))
+            best = min(microseconds(replay) for _ in range(20))
+            print(f"tile {tile} warps {warps}: {best:.1f} us", flush=True)
+    fused_head.TILE, fused_head.WARPS = kept
+
+
+def append(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Add rows to a CSV file, with where and from what they come."""
+    import triton
+
+    made = pd.DataFrame(rows).assign(
+        device=torch.cuda.get_device_name(), torch=torch.__version__, triton=triton.__version__, commit=current_commit()
+    )
+    whole = pd.concat([pd.read_csv(path), made]) if path.exists() else made
+    with whole_file(path) as temporary:
+        whole.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def main(arguments: list[str]) -> None:
+    """Check, time, print, and append where asked."""
+    if "--sweep" in arguments:
+        sweep(*MAIN)
+        return
+    rows = []
+    for shape in (MAIN, *(OTHERS if "--all" in arguments else ())):
+        rows += compare(*shape)
+        shown = pd.DataFrame(rows[-4:]).drop(columns=["rows", "entries", "bytes", "repeats"])
+        print(f"[{shape[0]}, {shape[1]}] float32, {rows[-1]['bytes'] / 1e6:.0f} MB to move")
+        print(shown.to_string(index=False, float_format=lambda number: f"{number:.4g}"), flush=True)
+    if "--out" in arguments:
+        append(Path(arguments[arguments.index("--out") + 1]), rows)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,110 @@
+"""The fused head against float64 and its reference, interpreted on a CPU and compiled on a GPU."""
+
+import importlib.util
+import inspect
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from stau_rl.heads import STau
+from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
+
+HERE = Path(__file__).parent
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+MODES = [
+    pytest.param("interpreted", marks=pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")),
+    pytest.param("compiled", marks=pytest.mark.gpu),
+]
+
+
+@pytest.fixture(scope="module", params=MODES)
+def findings(request):
+    """All checks of fused_head_cases.py in one process, as Triton decides at import whether to interpret."""
+    environment = os.environ | {"PYTHONPATH": str(HERE.parent)}
+    environment["TRITON_INTERPRET"] = "1" if request.param == "interpreted" else "0"
+    done = subprocess.run(
+        [sys.executable, str(HERE / "fused_head_cases.py")],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return json.loads(done.stdout)
+
+
+def test_the_reference_has_the_same_signature():
+    assert inspect.signature(fused_log_weights) == inspect.signature(reference_log_weights)
+
+
+def test_values_and_gradients_are_as_accurate_as_stated(findings):
+    """Eight lengths, with and without a mask, one tau and one per row, with and without eps."""
+    cases = {name: found for name, found in findings.items() if name.startswith(("K=", "steep"))}
+    assert len(cases) == 65
+    for name, found in cases.items():
+        assert found["fused"]["finite"], name
+        assert found["fused"]["log_weights"] <= 1, name
+        assert found["fused"]["scores"] <= 3e-5, name
+        assert found["fused"]["tau"] <= 3e-6, name
+
+
+@pytest.mark.parametrize("eps", ["1e-08", "0", "0.1"])
+def test_extreme_scores(findings, eps):
+    found = findings[f"extremes eps={eps}"]
+    assert found["finite"]
+    assert max(found["log_weights"]) <= 1
+    # The slope of log phi at scores of 1e-4 or less is 1 with eps = 0; the log-weights there are of order 1e4 ulp.
+    assert max(found["scores"]) <= 1e-4
+    assert found["tau"][0] == pytest.approx(found["tau"][1], rel=1e-5)
+    assert found["masked"] == [0.0] * 8
+
+
+@pytest.mark.parametrize("dtype", ["torch.float16", "torch.bfloat16"])
+def test_half_precision_is_read_and_computed_in_single(findings, dtype):
+    found = findings[dtype]
+    assert found["dtypes"] == ["torch.float32", dtype]
+    assert found["same"]
+    assert found["grad"] <= 2**-7
+
+
+def test_one_graph_of_torch_compile_gives_the_same_bits(findings):
+    assert findings["compiled"]
+
+
+def test_any_leading_shape_strides_and_broadcast_masks(findings):
+    assert len(findings["shapes"]) == 7
+    assert all(findings["shapes"].values()), findings["shapes"]
+
+
+def test_the_module_takes_the_kernel_for_large_batches_on_a_gpu(findings):
+    found = findings["module"]
+    assert found["calls"] == found["wanted"]
+    assert found["agree"]
+    assert found["plain"]
+
+
+def test_two_runs_give_the_same_bits(findings):
+    assert findings["repeats"]
+
+
+@pytest.mark.parametrize(
+    ("scores", "eps", "message"),
+    [
+        (torch.zeros(2, 3, dtype=torch.float64), 1e-8, r"float32, float16 or bfloat16, got torch.float64"),
+        (torch.zeros(2, 0), 1e-8, r"1 <= K <= 16384, got \(2, 0\)"),
+        (torch.zeros(2, 3), 1e-40, r"eps must be a number, 0 or at least 1e-30, got 1e-40"),
+    ],
+)
+def test_what_the_kernel_has_not_is_named(scores, eps, message):
+    with pytest.raises(ValueError, match=message):
+        fused_log_weights(scores, torch.tensor(2.0), eps)
+
+
+def test_other_devices_take_the_reference():
+    scores = torch.randn(5000, 18, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(head_log_weights(STau(3.0), scores), STau(3.0).log_weights(scores))
