@@ -49,10 +49,13 @@ class Agent:
             self.spaces.actions,
             settings.hidden,
             parse_head(settings.head),
+            settings.learn,
             settings.score_offset,
             generator,
         )
-        self.optimiser = FlatAdam(self.network.parameters(), settings.adam_eps)
+        apart = list(self.network.module.parameters())
+        shared = [*self.network.actor.parameters(), *self.network.critic.parameters()]
+        self.optimiser = FlatAdam(shared, settings.adam_eps, apart, settings.head_rate)
         self.actor = NumpyActor(self.network)
         self.segment, self.step = 0, 0
         self.curve: list[dict[str, float]] = []

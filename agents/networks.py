@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stau_rl.heads import Escort, Head, SigmoidNorm, Softmax, SoftplusNorm, STau
+from stau_rl.modules import HeadModule
 
 # log f is finite wherever the scores are, so that torch's own log_softmax of it gives the log-weights.
 FINITE = (Softmax, STau, SoftplusNorm, SigmoidNorm)
@@ -27,6 +28,7 @@ class ActorCritic(nn.Module):
         actions: number of actions.
         hidden: widths of the tanh layers of each network.
         head: turns scores into probabilities; a head that may abstain is normalised over the actions.
+        learn: names of the head's parameters that are learned.
         score_offset: initial bias of the scores.
         generator: gives the initial weights.
     """
@@ -37,6 +39,7 @@ class ActorCritic(nn.Module):
         actions: int,
         hidden: Sequence[int],
         head: Head,
+        learn: tuple[str, ...],
         score_offset: float,
         generator: torch.Generator,
     ) -> None:
@@ -45,7 +48,12 @@ class ActorCritic(nn.Module):
         self.critic = _mlp((inputs, *hidden, 1), 1.0, generator)
         with torch.no_grad():
             self.actor[-1].bias.fill_(score_offset)  # type: ignore[operator]
-        self.head = head
+        self.module = HeadModule(head, learn)
+
+    @property
+    def head(self) -> Head:
+        """The head as it is now; learned parameters are tensors that gradients reach."""
+        return self.module.bound_head()
 
     def log_policy(self, observations: Tensor) -> Tensor:
         """Log-probabilities of the actions: [B, inputs] to [B, actions]; -inf where a head gives weight 0."""
@@ -81,7 +89,10 @@ class NumpyActor:
     def __init__(self, network: ActorCritic) -> None:
         linear = [layer for layer in network.actor if isinstance(layer, nn.Linear)]
         self._layers = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in linear]
-        self._weigh = numpy_weights(network.head)
+        # A learned head changes with every update, and is asked anew.
+        self._weigh = (
+            (lambda scores: _by_torch(network.head, scores)) if network.module.learn else numpy_weights(network.head)
+        )
 
     def weights(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Unnormalised probabilities: [N, inputs] to [N, actions]."""

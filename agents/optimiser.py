@@ -13,9 +13,17 @@ class FlatAdam:
     Args:
         parameters: float32 parameters on the CPU; their memory moves into the vector.
         eps: Adam's epsilon.
+        apart: parameters that stay as they are, with a learning rate of their own and no clipping.
+        apart_rate: their learning rate as a multiple of the others'.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], eps: float) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        eps: float,
+        apart: Iterable[nn.Parameter] = (),
+        apart_rate: float = 1.0,
+    ) -> None:
         members = list(parameters)
         self.flat = nn.Parameter(torch.cat([member.detach().reshape(-1) for member in members]))
         self.flat.grad = torch.zeros_like(self.flat)
@@ -26,24 +34,32 @@ class FlatAdam:
             # Backward adds into a gradient that is already there, so it fills the vector's.
             member.grad = self.flat.grad[part].view_as(member)
             start = part.stop
-        self._adam = torch.optim.Adam([self.flat], lr=0.0, eps=eps, fused=True)
+        self.apart, self.apart_rate = list(apart), apart_rate
+        groups = [[self.flat], *([self.apart] if self.apart else [])]
+        self._adam = torch.optim.Adam([{"params": group} for group in groups], lr=0.0, eps=eps, fused=True)
 
     def step(self, loss: Tensor, learning_rate: float, max_norm: float) -> None:
         """Descend the gradient of a scalar loss, shortened to `max_norm` where it is longer."""
         grad = self.flat.grad
         assert grad is not None
         grad.zero_()
+        for parameter in self.apart:
+            parameter.grad = None
         loss.backward()
         norm = torch.linalg.vector_norm(grad)
         grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
-        self._adam.param_groups[0]["lr"] = learning_rate
+        for group, factor in zip(self._adam.param_groups, (1.0, self.apart_rate), strict=False):
+            group["lr"] = learning_rate * factor
         self._adam.step()
 
     def state(self) -> dict[str, Any]:
         """Parameters and moments, for `load`."""
-        return {"flat": self.flat.detach().clone(), "adam": self._adam.state_dict()}
+        apart = [parameter.detach().clone() for parameter in self.apart]
+        return {"flat": self.flat.detach().clone(), "apart": apart, "adam": self._adam.state_dict()}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up the state of another optimiser of the same parameters."""
         self.flat.data.copy_(state["flat"])
+        for parameter, kept in zip(self.apart, state["apart"], strict=True):
+            parameter.data.copy_(kept)
         self._adam.load_state_dict(state["adam"])

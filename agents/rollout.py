@@ -1,6 +1,7 @@
 """Playing a vector environment: observations as rows of numbers, and rollouts with every end of an episode told."""
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import gymnasium as gym
@@ -63,7 +64,10 @@ def make_envs(name: str, count: int) -> VectorEnv:
         ValueError: the id is unknown or cannot be made.
     """
     try:
-        own = gym.spec(name).vector_entry_point is not None
+        module, _, rest = name.rpartition(":")
+        if module:
+            import_module(module)
+        own = gym.spec(rest).vector_entry_point is not None
         envs = gym.make_vec(name, count, vectorization_mode="vector_entry_point" if own else "sync")
     except (gym.error.Error, ImportError) as error:
         raise ValueError(f"cannot make env {name!r}: {error}") from None

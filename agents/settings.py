@@ -16,6 +16,10 @@ class AgentSettings:
     """Gymnasium id with discrete actions; `module:id` imports a module first."""
     head: str = "softmax(beta=1)"
     """Text of the head that turns the action scores into probabilities."""
+    learn: tuple[str, ...] = ()
+    """Names of parameters of the head that are learned with the policy, such as tau; they start at their values."""
+    head_rate: float = 0.1
+    """Learning rate of the head's learned parameters, as a multiple of `learning_rate`."""
     steps: int = 500_000
     """Environment steps to learn from; steps that only reset an environment do not count."""
     envs: int = 8
@@ -59,7 +63,7 @@ class AgentSettings:
         whole = {"steps": 1, "envs": 1, "points": 1, "curve_episodes": 0, "episodes": 1}
         for name, least in whole.items():
             self.require(name, getattr(self, name) >= least, f"at least {least}")
-        for name in ("reward_scale", "learning_rate", "adam_eps", "max_grad_norm"):
+        for name in ("reward_scale", "head_rate", "learning_rate", "adam_eps", "max_grad_norm"):
             self.require(name, 0 < getattr(self, name) < math.inf, "positive and finite")
         for name in ("entropy", "value"):
             self.require(name, 0 <= getattr(self, name) < math.inf, "at least 0 and finite")
@@ -81,7 +85,7 @@ class AgentSettings:
         """Settings from texts such as {"learning_rate": "1e-3"}, as a command line gives them.
 
         Args:
-            texts: by name; numbers, true or false, words, or numbers joined by commas for `hidden`.
+            texts: by name; numbers, true or false, words, or widths or names joined by commas.
             **given: further settings, as values.
 
         Raises:
@@ -101,7 +105,8 @@ def _read(name: str, text: str, like: Any) -> Any:
         if isinstance(like, bool):
             return {"true": True, "false": False}[text.lower()]
         if isinstance(like, tuple):
-            return tuple(int(part) for part in text.split(",") if part)
+            parts = tuple(part.strip() for part in text.split(",") if part.strip())
+            return parts if name == "learn" else tuple(map(int, parts))
         return type(like)(text)
     except (KeyError, ValueError):
         raise ValueError(f"{name} must be {kinds[type(like)]}, got {text!r}") from None
