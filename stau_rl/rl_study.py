@@ -182,14 +182,17 @@ def play_study(
         raise ValueError(f"{out} cannot be used: {error.strerror or error}") from error
     with DirectoryLock(out), RunPool(processes, 0, plugins) as pool:
         futures: dict[Any, StudyRun] = {}
+        queue: list[StudyRun] = []
 
         def start(runs: Sequence[StudyRun]) -> None:
+            """Take up what is there, and queue the rest: long runs first, so that none is left over at the end."""
             for run in runs:
                 kept = folder.read(run)
                 if kept is None:
-                    futures[pool.submit(run.spec)] = run
+                    queue.append(run)
                 else:
                     found[run] = kept
+            queue.sort(key=lambda run: run.task.seconds)
 
         def advance() -> None:
             """Start the evaluation of every pair whose tuning is complete."""
@@ -200,10 +203,13 @@ def play_study(
             if report is not None:
                 report(len(found), total, sum(kept["seconds"] for kept in found.values()))
 
-        # Long runs first, so that none is left over at the end.
-        start([run for pair in sorted(waiting, key=lambda pair: -pair[0].seconds) for run in waiting[pair]])
+        start([run for runs in waiting.values() for run in runs])
         advance()
-        while futures:
+        while futures or queue:
+            # A few more than there are processes, so that none waits for this one.
+            while queue and len(futures) < processes + processes // 8 + 1:
+                run = queue.pop()
+                futures[pool.submit(run.spec)] = run
             finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
             for future in finished:
                 run = futures.pop(future)

@@ -172,11 +172,11 @@ def test_a_users_head_trains():
 
 def test_a_learned_parameter_moves_and_is_kept():
     agent = played(PPO(settings("ppo", head="s_tau(tau=2)", learn=("tau",), head_rate=1.0), 0))
-    tau = float(agent.network.module.value("tau"))
+    tau = float(agent.network.module.value("tau").detach())
     assert tau != pytest.approx(2.0, abs=1e-4)
     other = PPO(agent.settings, 0)
     other.load(agent.state())
-    assert float(other.network.module.value("tau")) == tau
+    assert float(other.network.module.value("tau").detach()) == tau
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Acrobot-v1", "stau_rl:stau_rl/ContextualBandit-v0"])
