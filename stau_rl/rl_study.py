@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stau_rl.atomic import write_json
+from stau_rl.atomic import whole_file, write_json
 from stau_rl.commit import current_commit
 from stau_rl.identity import identity
 from stau_rl.lock import DirectoryLock
@@ -29,7 +29,7 @@ from stau_rl.rl_tasks import FAMILIES, TASKS, Family, Task, parse_family, points
 from stau_rl.study_seeds import purpose_seed
 
 TUNING_SEEDS, SEEDS = 3, 10
-RUNS = "runs"
+RUN_FILES, RUNS, CURVES = "runs", "rl_runs.csv", "rl_curves.csv"
 POLL_SECONDS = 0.5
 Row = dict[str, Any]
 
@@ -126,14 +126,14 @@ class RunFolder:
     def read(self, run: StudyRun) -> dict[str, Any] | None:
         """A finished run; None if it is not there or not whole."""
         try:
-            return dict(json.loads((self.path / RUNS / run.file_name).read_text(encoding="utf-8")))
+            return dict(json.loads((self.path / RUN_FILES / run.file_name).read_text(encoding="utf-8")))
         except (FileNotFoundError, ValueError):
             return None
 
     def write(self, run: StudyRun, result: dict[str, Any], seconds: float, about: dict[str, str]) -> dict[str, Any]:
         """Keep a run."""
         kept = {**result, "seconds": round(seconds, 2), **about}
-        write_json(self.path / RUNS / run.file_name, kept)
+        write_json(self.path / RUN_FILES / run.file_name, kept)
         return kept
 
 
@@ -177,7 +177,7 @@ def play_study(
     folder, about = RunFolder(out), _about()
     found: dict[StudyRun, dict[str, Any]] = {}
     try:
-        (out / RUNS).mkdir(parents=True, exist_ok=True)
+        (out / RUN_FILES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{out} cannot be used: {error.strerror or error}") from error
     with DirectoryLock(out), RunPool(processes, 0, plugins) as pool:
@@ -219,6 +219,15 @@ def play_study(
                 advance()
     ordered = sorted(found, key=lambda run: (tasks.index(run.task), families.index(run.family), run.role, run.seed))
     return [row_of(run, found[run]) for run in ordered], list(_curves(ordered, found))
+
+
+def write_tables(folder: Path, rows: Sequence[Row], curves: Sequence[Row]) -> None:
+    """Write `rl_runs.csv`, a row per run, and `rl_curves.csv`, a row per evaluation run and point of its curve."""
+    import pandas as pd
+
+    for name, table in ((RUNS, rows), (CURVES, curves)):
+        with whole_file(folder / name) as temporary:
+            pd.DataFrame(table).to_csv(temporary, index=False, float_format="%.8g", lineterminator="\n")
 
 
 def estimate(
@@ -281,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             shown = time.perf_counter()
             print(f"{done}/{total} runs, {seconds / 60:.1f} core-minutes, {shown - begun:.0f} s", flush=True)
 
-    rows, _ = play_study(
+    rows, curves = play_study(
         given.out,
         tasks,
         families,
@@ -291,6 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         shorter=given.shorter,
         report=report,
     )
+    write_tables(given.out, rows, curves)
     for task in tasks:
         for family in families:
             mine = [r for r in rows if (r["task"], r["family"], r["role"]) == (task.name, family.name, "evaluation")]
