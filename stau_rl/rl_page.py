@@ -58,8 +58,8 @@ def page(results: RLResults) -> str:
         "Networks, agent and environment are the same; only the head between the action scores and the policy "
         f"differs. Each head is tuned on {tuning} seeds over the same number of points: {len(SLOPES)} sharpnesses "
         f"(slopes {', '.join(f'{slope:g}' for slope in SLOPES)} of the log-weights at the initial scores) times "
-        f"{RATES} learning rates. The best point is then played on {evaluation} other seeds, and those are reported. `+ 1` is "
-        "the initial value of all action scores.",
+        f"{RATES} learning rates. The best point is then played on {evaluation} other seeds, and those are reported. "
+        "`+ 1` is the initial value of all action scores.",
         "**Score**: mean return of 100 episodes after the last step. *Sampled* follows the policy, *deterministic* "
         "takes its likeliest action. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
         "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half).",
@@ -92,9 +92,11 @@ def conclusions(results: RLResults) -> list[str]:
         better, worse, level = [], [], []
         for task in results.tasks:
             chance = results.improvement(task, family)
-            if chance.low > 0.5:
+            # Where all pairs agree there is no interval; with four seeds or more that is no accident.
+            apart = len(results.evaluation(task, family)) >= 4
+            if chance.low > 0.5 or (apart and chance.value == 1.0):
                 better.append(task)
-            elif chance.high < 0.5:
+            elif chance.high < 0.5 or (apart and chance.value == 0.0):
                 worse.append(task)
             else:
                 level.append(task)

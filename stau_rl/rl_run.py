@@ -2,6 +2,7 @@
 
 import io
 import math
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,5 +78,5 @@ def _read(checkpoint: Path) -> dict[str, Any] | None:
     try:
         content = checkpoint.read_bytes()
         return torch.load(io.BytesIO(content), weights_only=True)
-    except (FileNotFoundError, RuntimeError, EOFError, ValueError):
+    except (FileNotFoundError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError):
         return None

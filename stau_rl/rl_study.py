@@ -217,7 +217,11 @@ def play_study(
                 found[run] = folder.write(run, result, seconds, about)
             if finished:
                 advance()
-    ordered = sorted(found, key=lambda run: (tasks.index(run.task), families.index(run.family), run.role, run.seed))
+
+    def place(run: StudyRun) -> tuple[Any, ...]:
+        return tasks.index(run.task), families.index(run.family), run.role, run.head, run.rate, run.seed
+
+    ordered = sorted(found, key=place)
     return [row_of(run, found[run]) for run in ordered], list(_curves(ordered, found))
 
 
