@@ -139,9 +139,16 @@ class ContextualModel(BanditModel):
         arms: number of arms K >= 1.
         dim: length d >= 1 of a context.
         sigma: standard deviation of the noise, >= 0.
+        theta: coefficients [K, d] of all episodes, instead of draws; `arms` and `dim` then follow from it.
     """
 
-    def __init__(self, arms: int, dim: int, sigma: float) -> None:
+    def __init__(self, arms: int, dim: int, sigma: float, theta: Any = None) -> None:
+        if theta is not None:
+            theta = np.asarray(theta, dtype=np.float64)
+            if theta.ndim != 2 or not np.isfinite(theta).all():
+                raise ValueError(f"means must be finite numbers of shape [arms, dim], got shape {theta.shape}")
+            arms, dim = theta.shape
+        self._fixed = theta
         for name, value in (("k", arms), ("dim", dim)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value!r}")
@@ -149,13 +156,19 @@ class ContextualModel(BanditModel):
             raise ValueError(f"sigma must be finite and at least 0, got {sigma!r}")
         self.arms, self.dim, self.sigma = arms, dim, sigma
         self.observation_space = spaces.Box(-1.0, 1.0, (dim,), dtype=np.float32)
-        self.reset_draws, self.step_draws = arms * dim + dim, 1 + dim
+        self.reset_draws = dim if theta is not None else arms * dim + dim
+        self.step_draws = 1 + dim
 
     def reset(self, uniforms: Floats, given: Floats | None) -> Any:
         """Draw or take the coefficients, and draw the first context."""
         n = uniforms.shape[1]
-        drawn = ndtri(np.maximum(uniforms[: -self.dim], SMALLEST)) / np.sqrt(self.dim)
-        self._theta = drawn.reshape(self.arms, self.dim, n) if given is None else given
+        if given is not None:
+            self._theta = given
+        elif self._fixed is not None:
+            self._theta = np.broadcast_to(self._fixed[:, :, None], (self.arms, self.dim, n))
+        else:
+            drawn = ndtri(np.maximum(uniforms[: -self.dim], SMALLEST)) / np.sqrt(self.dim)
+            self._theta = drawn.reshape(self.arms, self.dim, n)
         return self._context(uniforms[-self.dim :])
 
     def step(self, uniforms: Floats, actions: NDArray[np.int64]) -> tuple[Floats, Any]:

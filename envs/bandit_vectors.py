@@ -202,12 +202,13 @@ class ContextualBanditVectorEnv(BanditVectorEnv):
         num_envs: int = 1,
         k: int = 10,
         dim: int = 5,
+        means: Sequence[Sequence[float]] | None = None,
         sigma: float = 0.1,
         horizon: int = 1,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
     ) -> None:
-        super().__init__(ContextualModel(k, dim, sigma), num_envs, horizon, autoreset_mode, render_mode)
+        super().__init__(ContextualModel(k, dim, sigma, means), num_envs, horizon, autoreset_mode, render_mode)
 
 
 class EmpiricalBanditVectorEnv(BanditVectorEnv):

@@ -176,8 +176,8 @@ class ContextualBanditEnv(BanditEnv):
     a reset: in the context that is shown).
 
     ## Starting State
-    Coefficients drawn from the prior, or `reset(options={"means": theta})` with theta of shape [k, dim] for one
-    episode; and a first context.
+    Coefficients drawn from the prior, or those given: `means` of the constructor for all episodes,
+    `reset(options={"means": theta})` for one, of shape [k, dim]; and a first context.
 
     ## Episode End
     Terminates after `horizon` pulls.
@@ -185,15 +185,22 @@ class ContextualBanditEnv(BanditEnv):
     Args:
         k: number of arms, >= 1.
         dim: length of the context, >= 1.
+        means: coefficients [k, dim] of all episodes, instead of `k` and `dim`.
         sigma: standard deviation of the noise, >= 0.
         horizon: pulls per episode, >= 1.
         render_mode: None.
     """
 
     def __init__(
-        self, k: int = 10, dim: int = 5, sigma: float = 0.1, horizon: int = 1, render_mode: str | None = None
+        self,
+        k: int = 10,
+        dim: int = 5,
+        means: Sequence[Sequence[float]] | None = None,
+        sigma: float = 0.1,
+        horizon: int = 1,
+        render_mode: str | None = None,
     ) -> None:
-        super().__init__(ContextualModel(k, dim, sigma), horizon, render_mode)
+        super().__init__(ContextualModel(k, dim, sigma, means), horizon, render_mode)
 
 
 class EmpiricalBanditEnv(BanditEnv):

@@ -136,6 +136,19 @@ def test_contextual_means_are_linear_in_the_context():
         info = {"best_arm": int((theta @ context.astype(np.float64)).argmax())}
 
 
+def test_coefficients_of_all_episodes():
+    """Arm 1 doubles the context of arm 0: the better one has the context's sign, in every episode."""
+    envs = native("stau_rl/ContextualBandit-v0", 50, means=[[1.0], [2.0]], sigma=0.0, autoreset_mode="SameStep")
+    contexts, info = envs.reset(seed=0)
+    for _ in range(5):
+        assert_array_equal(info["best_arm"], (contexts[:, 0] > 0).astype(int))
+        before = contexts
+        contexts, rewards, _, _, info = envs.step(np.ones(50, dtype=int))
+        assert_array_equal(rewards, 2.0 * before[:, 0].astype(np.float64))
+    with pytest.raises(ValueError, match="shape"):
+        native("stau_rl/ContextualBandit-v0", 1, means=[1.0, 2.0])
+
+
 def test_contexts_and_coefficients_have_their_stated_moments():
     """40 000 instances: uniform contexts have variance 1/3, coefficients 1/dim = 1/4; 5 standard errors."""
     envs = native("stau_rl/ContextualBandit-v0", 40_000, k=2, dim=4, sigma=0.0)

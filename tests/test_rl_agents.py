@@ -151,6 +151,21 @@ def test_every_agent_finds_the_paying_arm(name, head):
     assert agent.evaluate(50, deterministic=True).mean() == 1.0
 
 
+def test_a_context_is_learned_from():
+    """Two arms that pay x and -x: the best policy earns E|x| = 1/2, one that ignores the context 0."""
+    gym.register(
+        "sign-bandit-v0",
+        entry_point="stau_rl.envs.bandits:ContextualBanditEnv",
+        vector_entry_point="stau_rl.envs.bandit_vectors:ContextualBanditVectorEnv",
+        kwargs={"means": [[1.0], [-1.0]]},
+    )
+    try:
+        agent = played(A2C(settings("a2c", env="sign-bandit-v0", envs=32, steps=8000, learning_rate=0.02), 0))
+        assert agent.evaluate(500, deterministic=True).mean() > 0.45
+    finally:
+        del gym.registry["sign-bandit-v0"]
+
+
 @pytest.mark.parametrize("head", list(HEADS))
 def test_every_head_trains_without_a_bad_number(head):
     agent = played(PPO(settings("ppo", head=head, score_offset=0.5), 0))
