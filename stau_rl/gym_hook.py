@@ -31,20 +31,29 @@ def _register() -> None:
 class _Waiting:
     """A finder that finds nothing by itself: it lets the others find Gymnasium and acts when that has run."""
 
+    def __init__(self) -> None:
+        self._asking = False
+
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """The spec of Gymnasium, whose loader registers the environments afterwards; None for any other module."""
-        if name != GYMNASIUM:
+        if name != GYMNASIUM or self._asking:
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        self._asking = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._asking = False
         if spec is not None and spec.loader is not None:
             loader: Any = spec.loader
             run = loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 run(module)
+                # Asking where Gymnasium is may come first, so this waits until it has really been loaded.
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
                 _register()
 
             loader.exec_module = exec_module

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,20 @@ class RunPool:
         """Play a run, its steps counted in a slot if one is given; the future gives what `play_run` returns."""
         with _one_thread():
             return self._pool.submit(_play, run, slot, checkpoint)
+
+    def result(self, future: "Future[tuple[dict[str, Any], float]]") -> tuple[dict[str, Any], float]:
+        """What a finished future gives.
+
+        Raises:
+            ValueError: a process was killed, for want of memory or by someone.
+        """
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            raise ValueError(
+                "a process of the run was killed; what is finished is kept: repeat the command with --resume, perhaps "
+                "with fewer --processes"
+            ) from None
 
     @property
     def steps(self) -> int:

@@ -213,7 +213,7 @@ def play_study(
             finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
             for future in finished:
                 run = futures.pop(future)
-                result, seconds = future.result()
+                result, seconds = pool.result(future)
                 found[run] = folder.write(run, result, seconds, about)
             if finished:
                 advance()

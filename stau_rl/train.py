@@ -75,6 +75,6 @@ def _play(
         while futures:
             finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
             for future in finished:
-                folder.write(futures.pop(future), *future.result())
+                folder.write(futures.pop(future), *pool.result(future))
             if report is not None:
                 report(done + pool.steps)

@@ -104,6 +104,9 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
             future.set_result(play_run(run))
             return future
 
+        def result(self, future):
+            return future.result()
+
         def __enter__(self):
             return self
 
