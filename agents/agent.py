@@ -54,8 +54,8 @@ class Agent:
             generator,
         )
         apart = list(self.network.module.parameters())
-        shared = [*self.network.actor.parameters(), *self.network.critic.parameters()]
-        self.optimiser = FlatAdam(shared, settings.adam_eps, apart, settings.head_rate)
+        networks = self.network.actor.parameters(), self.network.critic.parameters()
+        self.optimiser = FlatAdam(networks, settings.adam_eps, apart, settings.head_rate)
         self.actor = NumpyActor(self.network)
         self.segment, self.step = 0, 0
         self.curve: list[dict[str, float]] = []

@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 
 class FlatAdam:
-    """Adam with a clipped gradient, for parameters that become views of one vector.
+    """Adam with clipped gradients, for parameters that become views of one vector.
 
     Args:
-        parameters: float32 parameters on the CPU; their memory moves into the vector.
+        networks: groups of float32 parameters on the CPU, each clipped by itself, so that a large gradient of one
+            does not shorten another's; their memory moves into the vector.
         eps: Adam's epsilon.
         apart: parameters that stay as they are, with a learning rate of their own and no clipping.
         apart_rate: their learning rate as a multiple of the others'.
@@ -19,12 +20,13 @@ class FlatAdam:
 
     def __init__(
         self,
-        parameters: Iterable[nn.Parameter],
+        networks: Iterable[Iterable[nn.Parameter]],
         eps: float,
         apart: Iterable[nn.Parameter] = (),
         apart_rate: float = 1.0,
     ) -> None:
-        members = list(parameters)
+        groups = [list(network) for network in networks]
+        members = [member for group in groups for member in group]
         self.flat = nn.Parameter(torch.cat([member.detach().reshape(-1) for member in members]))
         self.flat.grad = torch.zeros_like(self.flat)
         start = 0
@@ -35,19 +37,22 @@ class FlatAdam:
             member.grad = self.flat.grad[part].view_as(member)
             start = part.stop
         self.apart, self.apart_rate = list(apart), apart_rate
-        groups = [[self.flat], *([self.apart] if self.apart else [])]
-        self._adam = torch.optim.Adam([{"params": group} for group in groups], lr=0.0, eps=eps, fused=True)
+        sizes = [sum(member.numel() for member in group) for group in groups]
+        self._grads = self.flat.grad.split(sizes)
+        kinds = [[self.flat], *([self.apart] if self.apart else [])]
+        self._adam = torch.optim.Adam([{"params": kind} for kind in kinds], lr=0.0, eps=eps, fused=True)
 
     def step(self, loss: Tensor, learning_rate: float, max_norm: float) -> None:
-        """Descend the gradient of a scalar loss, shortened to `max_norm` where it is longer."""
+        """Descend the gradient of a scalar loss, each network's shortened to `max_norm` where it is longer."""
         grad = self.flat.grad
         assert grad is not None
         grad.zero_()
         for parameter in self.apart:
             parameter.grad = None
         loss.backward()
-        norm = torch.linalg.vector_norm(grad)
-        grad.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
+        for part in self._grads:
+            norm = torch.linalg.vector_norm(part)
+            part.mul_((max_norm / (norm + 1e-6)).clamp_(max=1.0))
         for group, factor in zip(self._adam.param_groups, (1.0, self.apart_rate), strict=False):
             group["lr"] = learning_rate * factor
         self._adam.step()

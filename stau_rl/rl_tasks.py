@@ -60,7 +60,6 @@ TASKS = (
             "gamma": 0.995,
             "lam": 0.97,
             "entropy": 0.002,
-            "reward_scale": 0.05,
         },
         50,
         -175,

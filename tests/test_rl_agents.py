@@ -38,7 +38,7 @@ def test_flat_adam_is_torchs_adam_with_its_clipping():
     start = [torch.randn(3, 2), torch.randn(4)]
     ours = [torch.nn.Parameter(part.clone()) for part in start]
     theirs = [torch.nn.Parameter(part.clone()) for part in start]
-    flat, reference = FlatAdam(ours, eps=1e-5), torch.optim.Adam(theirs, lr=0.1, eps=1e-5)
+    flat, reference = FlatAdam([ours], eps=1e-5), torch.optim.Adam(theirs, lr=0.1, eps=1e-5)
     for _ in range(10):
         flat.step(sum((p**2).sum() for p in ours), 0.1, 0.5)
         reference.zero_grad()
@@ -49,9 +49,17 @@ def test_flat_adam_is_torchs_adam_with_its_clipping():
         assert_allclose(mine.detach().numpy(), other.detach().numpy(), rtol=1e-5, atol=1e-7)
 
 
+def test_networks_are_clipped_each_by_itself():
+    """Gradients (3, 4) and (0.3): the first is shortened to length 1, the second stays."""
+    first, second = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))
+    flat = FlatAdam([[first], [second]], 1e-8)
+    flat.step(3 * first[0] + 4 * first[1] + 0.3 * second[0], 0.0, 1.0)
+    assert_allclose(flat.flat.grad.numpy(), [0.6, 0.8, 0.3], rtol=1e-5)
+
+
 def test_parameters_apart_have_their_own_rate():
     shared, apart = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(()))
-    flat = FlatAdam([shared], 1e-8, [apart], 0.1)
+    flat = FlatAdam([[shared]], 1e-8, [apart], 0.1)
     flat.step(shared.sum() + apart, 0.01, 10.0)
     # Adam's first step has the length of the learning rate.
     assert_allclose(shared.detach().numpy(), 0.99, rtol=1e-6)
@@ -105,7 +113,14 @@ def test_reinforce_follows_the_exact_gradient(baseline):
     """One-step bandit, means 0 and 1: the score gradient averages to p (1 - p) (0 - 1) for arm 0 within 5 errors."""
     agent = Reinforce(
         ReinforceSettings(
-            env="exact-bandit-v0", envs=4000, hidden=(), baseline=baseline, normalise=False, value=0.0, **SHORT
+            env="exact-bandit-v0",
+            envs=4000,
+            hidden=(),
+            baseline=baseline,
+            normalise=False,
+            value=0.0,
+            reward_scale=1.0,
+            **SHORT,
         ),
         0,
     )
