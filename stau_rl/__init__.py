@@ -7,6 +7,8 @@ attention, and measures what it changes. Public names load on first use, so `imp
 from importlib import import_module
 from typing import Any
 
+from stau_rl.gym_hook import register_when_loaded
+
 __version__ = "0.1.0"
 
 _LAZY = {
@@ -49,3 +51,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names, loaded or not."""
     return sorted(__all__)
+
+
+register_when_loaded()

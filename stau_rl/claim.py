@@ -9,7 +9,6 @@ page alone; copied to notebooks/results, they give the page.
 import argparse
 import contextlib
 import os
-import platform
 import shutil
 import sys
 import time
@@ -23,6 +22,7 @@ from stau_rl.claim_figures import save_figures
 from stau_rl.claim_notebook import notebook
 from stau_rl.claim_page import page
 from stau_rl.claim_settings import ROOT, claim_settings
+from stau_rl.machine import device
 from stau_rl.study_files import SETTINGS, TABLE, read_rows, read_timing, write_rows
 from stau_rl.study_files import TIMING as SECONDS
 
@@ -85,22 +85,18 @@ def publish(folder: Path = RUN, results: Path = RESULTS) -> None:
     played = set(rows["setting"])
     seconds = sum(took for name, took in read_timing(folder).items() if name.removesuffix(".csv")[-16:] in played)
     threads = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))
-    timing = {"seconds": round(seconds), "threads": threads, "device": device(rows)}
+    timing = {"seconds": round(seconds), "threads": threads, "device": played_on(rows)}
     with whole_file(results / TIMING) as temporary:
         pd.DataFrame([timing]).to_csv(temporary, index=False, lineterminator="\n")
 
 
-def device(rows: pd.DataFrame) -> str:
+def played_on(rows: pd.DataFrame) -> str:
     """Name of the GPU if one played some rows, else the processor's, or at least its architecture."""
     if rows["engine"].str.contains(" cuda").any():
         import torch
 
         return torch.cuda.get_device_name()
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return f"{platform.machine()} CPU"
+    return device()
 
 
 def write(data: ClaimData) -> None:

@@ -1,6 +1,7 @@
 """The notebook that reads the claim's rows: written as a file of its own format, without outputs."""
 
 import json
+from collections.abc import Sequence
 
 CELLS = (
     (
@@ -44,10 +45,10 @@ CELLS = (
 )  # fmt: skip
 
 
-def notebook() -> str:
-    """The notebook as text; the same text whatever the data."""
+def notebook(sources: Sequence[tuple[str, str]] = CELLS) -> str:
+    """A notebook of cells (kind, source) as text, by default the claim's; the same text whatever the data."""
     cells = []
-    for number, (kind, source) in enumerate(CELLS):
+    for number, (kind, source) in enumerate(sources):
         cell: dict[str, object] = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
         if kind == "code":
             cell |= {"execution_count": None, "outputs": []}

@@ -22,8 +22,10 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
     from stau_rl.cli_heads import Calibrate, Heads
     from stau_rl.cli_plateau import Plateau
     from stau_rl.cli_regret import Regret
+    from stau_rl.cli_rl_study import RLStudy
     from stau_rl.cli_speed import Speed
     from stau_rl.cli_study import Study
+    from stau_rl.cli_train import Train
 
     if list(arguments) == ["--version"]:
         from stau_rl import __version__
@@ -39,6 +41,8 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
             "calibrate": Calibrate,
             "analyse": Analyse,
             "speed": Speed,
+            "train": Train,
+            "rl-study": RLStudy,
         },
         prog="stau-rl",
         description="How should a vector of scores become a decision? Swap that step and measure what changes.",

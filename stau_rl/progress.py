@@ -51,3 +51,25 @@ def settings_bar(settings: int) -> Iterator[Callable[[str, float], None]]:
             bar.update(task, description=name, completed=done)
 
         yield report
+
+
+@contextmanager
+def steps_bar(text: str, steps: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar on standard error over environment steps while the block runs; nothing where that is no terminal.
+
+    Args:
+        text: what is being done.
+        steps: how many there are.
+
+    Yields:
+        A function to call with the steps done.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=steps)
+
+        def report(done: int) -> None:
+            bar.update(task, completed=min(done, steps))
+
+        yield report

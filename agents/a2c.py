@@ -1,0 +1,66 @@
+"""A2C: one gradient step on each short rollout.
+
+loss = -mean A log pi(a|s) + value (V - G)^2 - entropy H, with generalised advantages A (lambda = 1: the return of the
+rollout, bootstrapped, less the value) and G = A + V.
+
+Source: Mnih et al., "Asynchronous methods for deep reinforcement learning", 2016, in its synchronous form.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from stau_rl.agents.advantages import generalised_advantages
+from stau_rl.agents.agent import Agent
+from stau_rl.agents.policy_loss import policy_loss
+from stau_rl.agents.rollout import Player
+from stau_rl.agents.settings import AgentSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class A2CSettings(AgentSettings):
+    """Settings of A2C."""
+
+    rollout: int = 8
+    """Steps of every environment between two updates."""
+    lam: float = 1.0
+    """Lambda of the advantages, in [0, 1]."""
+    normalise: bool = False
+    """Whether advantages are brought to mean 0 and deviation 1 before they are used."""
+
+    def __post_init__(self) -> None:
+        """Check the values; a ValueError names the first bad one."""
+        AgentSettings.__post_init__(self)
+        self.require("rollout", self.rollout >= 1, "at least 1")
+        self.require("lam", 0 <= self.lam <= 1, "in [0, 1]")
+
+
+class A2C(Agent):
+    """Advantage actor-critic."""
+
+    name: ClassVar[str] = "a2c"
+    Settings = A2CSettings
+
+    def update(self, player: Player, random: np.random.Generator) -> tuple[int, list[float]]:
+        """Play a rollout and learn from it once; what is returned is as in `Agent.update`."""
+        settings: A2CSettings = self.settings
+        rollout, ended = player.play(self.actor, settings.rollout, random)
+        values, following = self.values(rollout)
+        done = rollout.terminated | rollout.truncated
+        rewards = rollout.rewards * np.float32(settings.reward_scale)
+        advantages = generalised_advantages(
+            rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
+        )
+        keep = np.flatnonzero(rollout.valid)
+        loss = policy_loss(
+            self.network,
+            torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
+            torch.from_numpy(rollout.actions.ravel()[keep]),
+            torch.from_numpy(advantages.ravel()[keep]),
+            torch.from_numpy((advantages + values).ravel()[keep]),
+            settings,
+        )
+        self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
+        return keep.size, ended

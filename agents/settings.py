@@ -1,0 +1,113 @@
+"""Settings that every policy-gradient agent has; each agent's own file adds its own."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+from stau_rl.heads import parse_head
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSettings:
+    """What is learned, on which environment, and how the networks are fitted."""
+
+    env: str = "CartPole-v1"
+    """Gymnasium id with discrete actions; `module:id` imports a module first."""
+    head: str = "softmax(beta=1)"
+    """Text of the head that turns the action scores into probabilities."""
+    learn: tuple[str, ...] = ()
+    """Names of parameters of the head that are learned with the policy, such as tau; they start at their values."""
+    head_rate: float = 0.1
+    """Learning rate of the head's learned parameters, as a multiple of `learning_rate`."""
+    steps: int = 500_000
+    """Environment steps to learn from; steps that only reset an environment do not count."""
+    envs: int = 8
+    """Copies of the environment that are stepped together."""
+    gamma: float = 0.99
+    """Discount factor per step."""
+    reward_scale: float = 0.05
+    """Factor on the rewards that are learned from; scores keep the environment's unit. Values of size 1 are learned in
+    fewer steps than values of size 100, which a network reaches only by many steps of the learning rate's size."""
+    learning_rate: float = 1e-3
+    """Adam's learning rate at the start."""
+    anneal: bool = True
+    """Whether the learning rate falls linearly to 0 at the last step."""
+    adam_eps: float = 1e-5
+    """Adam's epsilon."""
+    max_grad_norm: float = 0.5
+    """Largest Euclidean norm of the actor's gradient, and of the critic's; a longer one is shortened to it."""
+    entropy: float = 0.0
+    """Weight of the entropy bonus in the loss."""
+    value: float = 0.5
+    """Weight of the squared error of the value in the loss."""
+    normalise: bool = True
+    """Whether advantages are brought to mean 0 and deviation 1 before they are used."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the tanh layers of the actor and of the critic."""
+    score_offset: float = 0.0
+    """Initial value of every action score; heads that are not shift-invariant care."""
+    points: int = 20
+    """Points of the learning curve; environments start anew and a checkpoint may be taken at each."""
+    curve_episodes: int = 10
+    """Sampled evaluation episodes per point of the learning curve; 0 leaves them out."""
+    episodes: int = 100
+    """Episodes of the final evaluation, sampled and deterministic each."""
+
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            ValueError: naming the setting, its value and what is accepted.
+        """
+        parse_head(self.head)
+        whole = {"steps": 1, "envs": 1, "points": 1, "curve_episodes": 0, "episodes": 1}
+        for name, least in whole.items():
+            self.require(name, getattr(self, name) >= least, f"at least {least}")
+        for name in ("reward_scale", "head_rate", "learning_rate", "adam_eps", "max_grad_norm"):
+            self.require(name, 0 < getattr(self, name) < math.inf, "positive and finite")
+        for name in ("entropy", "value"):
+            self.require(name, 0 <= getattr(self, name) < math.inf, "at least 0 and finite")
+        self.require("gamma", 0 <= self.gamma <= 1, "in [0, 1]")
+        self.require("score_offset", math.isfinite(self.score_offset), "finite")
+        self.require("hidden", all(width >= 1 for width in self.hidden), "a list of widths of at least 1")
+
+    def require(self, name: str, good: bool, accepted: str) -> None:
+        """Raise a ValueError that names a setting unless it is good."""
+        if not good:
+            raise ValueError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings as JSON-able values, by name."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+
+    @classmethod
+    def from_texts(cls, texts: dict[str, str], **given: Any) -> Self:
+        """Settings from texts such as {"learning_rate": "1e-3"}, as a command line gives them.
+
+        Args:
+            texts: by name; numbers, true or false, words, or widths or names joined by commas.
+            **given: further settings, as values.
+
+        Raises:
+            ValueError: an unknown name, a text of another kind than the setting, or an illegal value.
+        """
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        unknown = [name for name in (*texts, *given) if name not in fields]
+        if unknown:
+            raise ValueError(f"unknown setting {unknown[0]!r} of {cls.__name__}; known: {', '.join(fields)}")
+        return cls(**{name: _read(name, text, fields[name].default) for name, text in texts.items()} | given)
+
+
+def _read(name: str, text: str, like: Any) -> Any:
+    """A text as a value of the same kind as `like`."""
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "widths such as 64,64"}
+    try:
+        if isinstance(like, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(like, tuple):
+            parts = tuple(part.strip() for part in text.split(",") if part.strip())
+            return parts if name == "learn" else tuple(map(int, parts))
+        return type(like)(text)
+    except (KeyError, ValueError):
+        raise ValueError(f"{name} must be {kinds[type(like)]}, got {text!r}") from None

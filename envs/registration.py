@@ -1,0 +1,21 @@
+"""The ids of the environments, told to Gymnasium; classes are named, not imported, so this needs no torch.
+
+`import stau_rl` does it: at once where Gymnasium is loaded already, else as soon as it is.
+"""
+
+from gymnasium.envs.registration import register, registry
+
+NAMESPACE = "stau_rl"
+KINDS = ("Bernoulli", "Gaussian", "Contextual", "Empirical")
+IDS = tuple(f"{NAMESPACE}/{kind}Bandit-v0" for kind in KINDS)
+
+
+def register_environments() -> None:
+    """Register every id that is not registered yet."""
+    for name, kind in zip(IDS, KINDS, strict=True):
+        if name not in registry:
+            register(
+                name,
+                entry_point=f"stau_rl.envs.bandits:{kind}BanditEnv",
+                vector_entry_point=f"stau_rl.envs.bandit_vectors:{kind}BanditVectorEnv",
+            )

@@ -1,0 +1,90 @@
+"""`stau-rl rl-study`: heads in reinforcement learning, each tuned on an equal grid."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class RLStudy:
+    """Compare heads in policy-gradient agents: tuned on equal grids and seeds of their own, scored on others.
+
+    Without arguments it plays five tasks and four heads, 920 runs, for hours of one core: see --plan, and --shorter to
+    try it out. The folder holds a file per run, rl_runs.csv and rl_curves.csv; python -m stau_rl.rl_page --publish DIR
+    makes the page docs/rl.md of them.
+
+    Example: stau-rl rl-study --task ppo-cartpole --family "softmax(beta={x})" --family "escort(p={x}) + 1"
+    """
+
+    task: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """ppo-cartpole, ppo-acrobot, a2c-cartpole, reinforce-cartpole or ppo-lunarlander (extra rl); repeat it.
+    Default: all."""
+    family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A head with {x} for the sharpness that is tuned, and + NUMBER for the initial scores if they are not 0; repeat
+    it. The first is the reference. Default: softmax, s_tau, s_tau + 1, escort + 1."""
+    tuning_seeds: int = 3
+    """Seeds per point of the grids."""
+    seeds: int = 10
+    """Evaluation seeds."""
+    shorter: int = 1
+    """Divides the steps of every task, to try it out."""
+    plan: bool = False
+    """Only say what would be played."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it."""
+    processes: int | None = None
+    """Runs at a time, of one thread each. Default: one per core."""
+    out: Path | None = None
+    """Folder of the study. Default: runs/rl-study-DATE-TIME."""
+    resume: bool = False
+    """Keep the runs that --out holds and play the rest."""
+
+    @property
+    def after_stop(self) -> str:
+        """What to say after Ctrl-C."""
+        return "; finished runs are kept: repeat the command with --resume to go on" if self.out else ""
+
+    def run(self) -> None:
+        """Play the study, print the summary and say where the files are."""
+        from stau_rl.console import wide_console
+        from stau_rl.plugin_source import load_plugins
+        from stau_rl.progress import steps_bar
+        from stau_rl.rl_study import RUN_FILES, RUNS, estimate, play_study, write_tables
+        from stau_rl.rl_tasks import FAMILIES, TASKS, parse_family, task_named
+
+        if self.resume and self.out is None:
+            raise ValueError("--resume needs --out DIR, the folder of the study to continue")
+        load_plugins(self.plugin)
+        tasks = tuple(map(task_named, self.task)) or TASKS
+        families = tuple(map(parse_family, self.family)) or FAMILIES
+        processes = self.processes if self.processes is not None else os.cpu_count() or 1
+        runs, minutes = estimate(tasks, families, self.tuning_seeds, self.seeds, self.shorter)
+        console = wide_console()
+        console.print(f"{runs} runs, about {minutes:.0f} core-minutes", highlight=False)
+        if self.plan:
+            return
+        out = self.out or Path("runs") / time.strftime("rl-study-%Y%m%d-%H%M%S")
+        if not self.resume and any(out.glob(f"{RUN_FILES}/*.json")):
+            raise ValueError(f"{out} holds a study; pass --resume to go on with it, or name another folder")
+        with steps_bar("runs", runs) as bar:
+            rows, curves = play_study(
+                out,
+                tasks,
+                families,
+                processes=processes,
+                tuning_seeds=self.tuning_seeds,
+                seeds=self.seeds,
+                shorter=self.shorter,
+                plugins=self.plugin,
+                report=lambda done, total, seconds: bar(done),
+            )
+        write_tables(out, rows, curves)
+        from stau_rl.rl_results import RLResults, summary
+
+        shown = summary(RLResults.load(out)).drop(columns=["family", "seeds"]).round(2).to_string(index=False)
+        console.print(shown, highlight=False, markup=False, soft_wrap=True)
+        console.print(f"Rows: {out / RUNS}", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,103 @@
+"""`stau-rl train`: policy-gradient agents with any head."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train REINFORCE, A2C or PPO with any head on a Gymnasium environment with discrete actions.
+
+    Seeds run in parallel processes of one thread each. The folder holds learning curves (CSV and Parquet), a figure,
+    and the scores: mean returns of the last evaluation, with sampled and with likeliest actions.
+
+    Example: stau-rl train --agent ppo --env CartPole-v1 --head "s_tau(tau=2)" --steps 500000 --seeds 10 --out runs/ppo
+    """
+
+    agent: str = "ppo"
+    """reinforce, a2c or ppo."""
+    env: str = "CartPole-v1"
+    """Gymnasium id; "module:id" imports a module first, as in "stau_rl:stau_rl/BernoulliBandit-v0"."""
+    head: str = "softmax(beta=1)"
+    """The head between the action scores and the policy."""
+    steps: int = 500_000
+    """Environment steps per seed."""
+    seeds: int = 1
+    """How many seeds."""
+    first_seed: int = 0
+    """The first of them."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3; repeat it."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it."""
+    processes: int | None = None
+    """Seeds trained at a time. Default: one per core."""
+    out: Path | None = None
+    """Folder of the training. Default: runs/train-DATE-TIME."""
+    resume: bool = False
+    """Go on with the training in --out; finished points of every curve are kept."""
+
+    @property
+    def after_stop(self) -> str:
+        """What to say after Ctrl-C."""
+        return "; what is finished is kept: repeat the command with --resume to go on" if self.out else ""
+
+    def run(self) -> None:
+        """Train, print the scores and say where the files are."""
+        from stau_rl.agents.registry import agent_class
+        from stau_rl.console import wide_console
+        from stau_rl.plugin_source import load_plugins
+        from stau_rl.progress import steps_bar
+        from stau_rl.train import train
+
+        if self.resume and self.out is None:
+            raise ValueError("--resume needs --out DIR, the folder of the training to continue")
+        load_plugins(self.plugin)
+        settings = agent_class(self.agent).Settings.from_texts(
+            _pairs(self.set), env=self.env, head=self.head, steps=self.steps
+        )
+        out = self.out or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
+        started = time.perf_counter()
+        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds) as report:
+            scores = train(
+                self.agent,
+                settings,
+                self.seeds,
+                out,
+                first_seed=self.first_seed,
+                processes=self.processes or os.cpu_count() or 1,
+                resume=self.resume,
+                plugins=self.plugin,
+                report=report,
+            )
+        console = wide_console()
+        shown = scores[["seed", "sampled", "deterministic"]].round(1).to_string(index=False)
+        for line in (
+            f"Mean return of {settings.episodes} episodes after training, {self.agent} on {self.env}, {self.head}:",
+            shown,
+            f"Took {time.perf_counter() - started:.1f} s. Curves, scores and figure: {out}",
+        ):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE texts by name.
+
+    Raises:
+        ValueError: a text of another form, or a name that has an option of its own.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise ValueError(f"--set takes NAME=VALUE, got {text!r}")
+        if name in ("env", "head", "steps"):
+            raise ValueError(f"--set {name} is --{name}")
+        pairs[name] = value.strip()
+    return pairs

@@ -1,0 +1,202 @@
+"""`python -m stau_rl.rl_page` writes docs/rl.md, its figures and its notebook from the committed rows.
+
+`--publish DIR` first takes over the rows of a finished `stau-rl rl-study` or `python -m stau_rl.rl_study`.
+"""
+
+import argparse
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from stau_rl.atomic import whole_file
+from stau_rl.claim_notebook import notebook
+from stau_rl.claim_settings import ROOT
+from stau_rl.rl_figures import save_figures
+from stau_rl.rl_results import RESULTS, RLResults
+from stau_rl.rl_study import CURVES, RUNS
+from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, points, settings, task_named
+from stau_rl.robust import Estimate
+
+PAGE = ROOT / "docs" / "rl.md"
+NOTEBOOK = ROOT / "notebooks" / "rl.ipynb"
+CELLS = (
+    (
+        "markdown",
+        "# Heads in reinforcement learning\n\n"
+        "The rows behind [docs/rl.md](../docs/rl.md), as data. `python -m stau_rl.rl_page` writes this notebook and "
+        "the page.",
+    ),
+    (
+        "code",
+        "%matplotlib inline\n"
+        "from stau_rl.rl_figures import draw_curves, draw_profiles\n"
+        "from stau_rl.rl_results import RLResults, summary\n"
+        "\n"
+        "results = RLResults.load()\n"
+        "summary(results).round(2)",
+    ),
+    ("markdown", "## Learning curves\n\nMedian over seeds, and the middle half."),
+    ("code", "draw_curves(results)"),
+    ("markdown", "## Performance profiles\n\nShare of runs above each normalised score, over all tasks."),
+    ("code", "draw_profiles(results)"),
+)  # fmt: skip
+
+
+def page(results: RLResults) -> str:
+    """The whole page as Markdown."""
+    runs = results.runs
+    first = runs.iloc[0]
+    tuning = runs[runs["role"] == "tuning"]["seed"].nunique()
+    evaluation = runs[runs["role"] == "evaluation"]["seed"].nunique()
+    parts = [
+        "# Heads in reinforcement learning",
+        "Written by `python -m stau_rl.rl_page` from `notebooks/results/rl_*.csv`; the sentences below follow the "
+        "numbers.",
+        "## Conclusion",
+        "\n".join(f"- {sentence}" for sentence in conclusions(results)),
+        "## What is compared",
+        "Networks, agent and environment are the same; only the head between the action scores and the policy "
+        f"differs. Each head is tuned on {tuning} seeds over the same number of points: {len(SLOPES)} sharpnesses "
+        f"(slopes {', '.join(f'{slope:g}' for slope in SLOPES)} of the log-weights at the initial scores) times "
+        f"{RATES} learning rates. The best point is then played on {evaluation} other seeds, and those are reported. "
+        "`+ 1` is the initial value of all action scores.",
+        "**Score**: mean return of 100 episodes after the last step. *Sampled* follows the policy, *deterministic* "
+        "takes its likeliest action. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
+        "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half).",
+        "## Scores",
+        *(block for task in results.tasks for block in _task(results, task)),
+        "## Over all tasks",
+        "Scores are brought to one scale (0: the uniformly random policy, 1: the reference score of the task). The "
+        "interval is a bootstrap stratified by task.",
+        _table(
+            ("head", "interquartile mean"),
+            [(f"`{family}`", _interval(results.overall(family), ".3f")) for family in results.families],
+        ),
+        "![Performance profiles](rl_profiles.png)",
+        "![Learning curves](rl_curves.png)",
+        *_plateau(results),
+        "## How it was made",
+        f"{len(runs)} runs, {runs['seconds'].sum() / 60:.0f} core-minutes on {first['device']}; {first['versions']}; "
+        f"commit {first['commit']}. `stau-rl rl-study --out DIR` plays it, `python -m stau_rl.rl_page --publish DIR` "
+        "takes the rows over. Settings beside the tuned ones:",
+        _settings(results),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def conclusions(results: RLResults) -> list[str]:
+    """What the numbers say, sentence by sentence."""
+    reference = results.families[0]
+    found = []
+    for family in results.families[1:]:
+        better, worse, level = [], [], []
+        for task in results.tasks:
+            chance = results.improvement(task, family)
+            # Where all pairs agree there is no interval; with four seeds or more that is no accident.
+            apart = len(results.evaluation(task, family)) >= 4
+            if chance.low > 0.5 or (apart and chance.value == 1.0):
+                better.append(task)
+            elif chance.high < 0.5 or (apart and chance.value == 0.0):
+                worse.append(task)
+            else:
+                level.append(task)
+        parts = [
+            f"{word} on {', '.join(tasks)}"
+            for word, tasks in (
+                ("scores higher", better),
+                ("scores lower", worse),
+                ("shows no difference that these seeds can tell", level),
+            )
+            if tasks
+        ]
+        found.append(f"`{family}` against `{reference}`, each at its best: {'; '.join(parts)}.")
+    for task in results.tasks:
+        goal = task_named(task).goal
+        met = [family for family in results.families if results.score(task, family).value >= goal]
+        who = "every head" if len(met) == len(results.families) else ", ".join(f"`{name}`" for name in met) or "no head"
+        found.append(f"{task}: {who} reaches the reference score of {goal:g} (sampled).")
+    return found
+
+
+def _task(results: RLResults, task: str) -> list[str]:
+    known = task_named(task)
+    steps = int(results.evaluation(task, results.families[0])["steps"].iloc[0])
+    rows = []
+    for family in results.families:
+        head, rate = results.tuned(task, family)
+        kinds = [_interval(results.score(task, family, kind), ".1f") for kind in ("sampled", "deterministic")]
+        chance = "" if family == results.families[0] else _interval(results.improvement(task, family), ".2f")
+        rows.append((f"`{family}`", f"`{head}`", f"{rate:g}", *kinds, chance))
+    return [
+        f"### {task}",
+        f"{known.agent.upper()} on {known.env}, {steps} steps; reference score {known.goal:g}.",
+        _table(("head", "tuned", "learning rate", "sampled", "deterministic", "P(better)"), rows),
+    ]
+
+
+def _plateau(results: RLResults) -> list[str]:
+    """A section of the plateau benchmark, where its rows are there."""
+    if results.plateau is None:
+        return []
+    rows = results.plateau[(results.plateau["kind"] == "best") & (results.plateau["gradient"] == "sampled")]
+    cells = [
+        (str(row.arms), str(row.start), f"`{row.method}`", f"{row.failed:.2f}")
+        for row in rows.itertuples()
+        if row.start != "uniform"
+    ]
+    return [
+        "## Plateaus",
+        "A one-state problem whose probability mass starts on the second-best action, learned with sampled gradients: "
+        "share of draws that are not within 0.01 of the optimum at the end, each method at its best step size "
+        "(`notebooks/results/plateau.csv`, made by `stau-rl plateau`).",
+        _table(("actions", "start of the best", "method", "share that failed"), cells),
+    ]
+
+
+def _settings(results: RLResults) -> str:
+    rows = []
+    for name in results.tasks:
+        task = task_named(name)
+        head, rate = points(task, FAMILIES[0])[0]
+        skipped = {"env", "head", "learning_rate", "score_offset", "points", "curve_episodes", "learn", "head_rate"}
+        kept = {key: value for key, value in settings(task, FAMILIES[0], head, rate).items() if key not in skipped}
+        low, high = task.rates
+        text = ", ".join(f"{key}={value}" for key, value in kept.items())
+        rows.append((name, f"{low:g} to {high:g}", text))
+    return _table(("task", "learning rates", "settings"), rows)
+
+
+def _interval(found: Estimate, form: str) -> str:
+    if found.low != found.low:
+        return f"{found.value:{form}}"
+    return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(results: RLResults) -> None:
+    """Write the page, the figures and the notebook."""
+    save_figures(results, PAGE.parent)
+    for path, text in ((PAGE, page(results)), (NOTEBOOK, notebook(CELLS))):
+        with whole_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Read the arguments and do it."""
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.rl_page", description=__doc__)
+    parser.add_argument("--publish", type=Path, metavar="DIR", help="folder of a finished study")
+    source = parser.parse_args().publish
+    if source is not None:
+        for name in (RUNS, CURVES):
+            with whole_file(RESULTS / name) as temporary:
+                shutil.copyfile(source / name, temporary)
+    write(RLResults.load())
+    print(f"{PAGE} written")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,317 @@
+"""`python -m stau_rl.rl_study`: heads x tasks x seeds, every head tuned on an equal grid and on seeds of its own.
+
+For each task and family of heads, every point of the grid (sharpness x learning rate) is played on the tuning seeds;
+the point of the best mean score is then played on the evaluation seeds, which no tuning has seen. A score is the mean
+return of the last evaluation with sampled actions; of points with equal scores the one that learned faster is taken.
+Runs are independent processes of one thread; each leaves a file, so the study goes on where it was stopped.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stau_rl.atomic import whole_file, write_json
+from stau_rl.commit import current_commit
+from stau_rl.identity import identity
+from stau_rl.lock import DirectoryLock
+from stau_rl.machine import device
+from stau_rl.rl_pool import RunPool
+from stau_rl.rl_run import RunSpec
+from stau_rl.rl_tasks import FAMILIES, TASKS, Family, Task, parse_family, points, settings, task_named
+from stau_rl.study_seeds import purpose_seed
+
+TUNING_SEEDS, SEEDS = 3, 10
+RUN_FILES, RUNS, CURVES = "runs", "rl_runs.csv", "rl_curves.csv"
+POLL_SECONDS = 0.5
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRun:
+    """One run of the study.
+
+    Attributes:
+        task: what is learned.
+        family: whose head.
+        head: text of the head.
+        rate: learning rate.
+        role: `tuning` or `evaluation`.
+        seed: number of the seed within its role.
+        shorter: divides the steps; 1 in a study that counts.
+    """
+
+    task: Task
+    family: Family
+    head: str
+    rate: float
+    role: str
+    seed: int
+    shorter: int = 1
+
+    @property
+    def spec(self) -> RunSpec:
+        """What the run's process is given."""
+        seed = purpose_seed(self.seed, "tuning" if self.role == "tuning" else "evaluation")
+        return RunSpec(self.task.agent, settings(self.task, self.family, self.head, self.rate, self.shorter), seed)
+
+    @property
+    def file_name(self) -> str:
+        """Name of its file, with a digest of everything that decides its numbers."""
+        spec = self.spec
+        text = json.dumps(identity({"agent": spec.agent, "settings": spec.settings, "seed": spec.seed}), sort_keys=True)
+        return f"{self.task.name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+
+
+def tuning_runs(task: Task, family: Family, seeds: int, shorter: int) -> list[StudyRun]:
+    """Every point of the grid on every tuning seed."""
+    return [
+        StudyRun(task, family, head, rate, "tuning", seed, shorter)
+        for head, rate in points(task, family)
+        for seed in range(seeds)
+    ]
+
+
+def best_point(rows: Sequence[Row]) -> tuple[str, float]:
+    """Head and learning rate of the best mean sampled score; ties go to the higher mean of the learning curve."""
+    groups: dict[tuple[str, float], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["head"], row["learning_rate"]), []).append(row)
+
+    def quality(point: tuple[str, float]) -> tuple[float, float]:
+        members = groups[point]
+        return _mean([row["sampled"] for row in members]), _mean([row["curve_mean"] for row in members])
+
+    return max(groups, key=quality)
+
+
+def row_of(run: StudyRun, kept: dict[str, Any]) -> Row:
+    """A finished run as a row of the study's table."""
+    returns = [point["train_return"] for point in kept["curve"] if point["train_return"] is not None]
+    return {
+        "task": run.task.name,
+        "agent": run.task.agent,
+        "env": run.task.env,
+        "steps": kept["settings"]["steps"],
+        "family": run.family.name,
+        "head": run.head,
+        "score_offset": run.family.offset,
+        "learning_rate": run.rate,
+        "role": run.role,
+        "seed": run.seed,
+        "sampled": kept["sampled"],
+        "deterministic": kept["deterministic"],
+        "curve_mean": _mean(returns) if returns else float("-inf"),
+        "episodes": kept["settings"]["episodes"],
+        "seconds": kept["seconds"],
+        "commit": kept["commit"],
+        "versions": kept["versions"],
+        "device": kept["device"],
+    }
+
+
+class RunFolder:
+    """The study's folder: a file per finished run under `runs/`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def read(self, run: StudyRun) -> dict[str, Any] | None:
+        """A finished run; None if it is not there or not whole."""
+        try:
+            return dict(json.loads((self.path / RUN_FILES / run.file_name).read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def write(self, run: StudyRun, result: dict[str, Any], seconds: float, about: dict[str, str]) -> dict[str, Any]:
+        """Keep a run."""
+        kept = {**result, "seconds": round(seconds, 2), **about}
+        write_json(self.path / RUN_FILES / run.file_name, kept)
+        return kept
+
+
+def play_study(
+    out: Path,
+    tasks: Sequence[Task] = TASKS,
+    families: Sequence[Family] = FAMILIES,
+    *,
+    processes: int,
+    tuning_seeds: int = TUNING_SEEDS,
+    seeds: int = SEEDS,
+    shorter: int = 1,
+    plugins: tuple[Path, ...] = (),
+    report: Callable[[int, int, float], None] | None = None,
+) -> tuple[list[Row], list[Row]]:
+    """Play what the folder does not hold yet.
+
+    Args:
+        out: the study's folder; created if it is not there.
+        tasks: what is learned.
+        families: the heads.
+        processes: runs played at a time.
+        tuning_seeds: seeds per point of the grids.
+        seeds: evaluation seeds.
+        shorter: divides the steps of every task, to try a study out.
+        plugins: files of heads that every process loads.
+        report: called with the runs done, all runs, and the seconds that all runs so far took together.
+
+    Returns:
+        A row per run, and a row per point of the evaluation runs' learning curves.
+
+    Raises:
+        ValueError: an argument is out of range, or the folder is in use or cannot be written.
+    """
+    for name, value in (("processes", processes), ("tuning_seeds", tuning_seeds), ("seeds", seeds)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value!r}")
+    pairs = [(task, family) for task in tasks for family in families]
+    waiting = {pair: tuning_runs(*pair, tuning_seeds, shorter) for pair in pairs}
+    total = sum(len(runs) + seeds for runs in waiting.values())
+    folder, about = RunFolder(out), _about()
+    found: dict[StudyRun, dict[str, Any]] = {}
+    try:
+        (out / RUN_FILES).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{out} cannot be used: {error.strerror or error}") from error
+    with DirectoryLock(out), RunPool(processes, 0, plugins) as pool:
+        futures: dict[Any, StudyRun] = {}
+        queue: list[StudyRun] = []
+
+        def start(runs: Sequence[StudyRun]) -> None:
+            """Take up what is there, and queue the rest: long runs first, so that none is left over at the end."""
+            for run in runs:
+                kept = folder.read(run)
+                if kept is None:
+                    queue.append(run)
+                else:
+                    found[run] = kept
+            queue.sort(key=lambda run: run.task.seconds)
+
+        def advance() -> None:
+            """Start the evaluation of every pair whose tuning is complete."""
+            for pair in [pair for pair, runs in waiting.items() if all(run in found for run in runs)]:
+                rows = [row_of(run, found[run]) for run in waiting.pop(pair)]
+                head, rate = best_point(rows)
+                start([StudyRun(*pair, head, rate, "evaluation", seed, shorter) for seed in range(seeds)])
+            if report is not None:
+                report(len(found), total, sum(kept["seconds"] for kept in found.values()))
+
+        start([run for runs in waiting.values() for run in runs])
+        advance()
+        while futures or queue:
+            # A few more than there are processes, so that none waits for this one.
+            while queue and len(futures) < processes + processes // 8 + 1:
+                run = queue.pop()
+                futures[pool.submit(run.spec)] = run
+            finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
+            for future in finished:
+                run = futures.pop(future)
+                result, seconds = pool.result(future)
+                found[run] = folder.write(run, result, seconds, about)
+            if finished:
+                advance()
+
+    def place(run: StudyRun) -> tuple[Any, ...]:
+        return tasks.index(run.task), families.index(run.family), run.role, run.head, run.rate, run.seed
+
+    ordered = sorted(found, key=place)
+    return [row_of(run, found[run]) for run in ordered], list(_curves(ordered, found))
+
+
+def write_tables(folder: Path, rows: Sequence[Row], curves: Sequence[Row]) -> None:
+    """Write `rl_runs.csv`, a row per run, and `rl_curves.csv`, a row per evaluation run and point of its curve."""
+    import pandas as pd
+
+    for name, table in ((RUNS, rows), (CURVES, curves)):
+        with whole_file(folder / name) as temporary:
+            pd.DataFrame(table).to_csv(temporary, index=False, float_format="%.8g", lineterminator="\n")
+
+
+def estimate(
+    tasks: Sequence[Task], families: Sequence[Family], tuning_seeds: int, seeds: int, shorter: int = 1
+) -> tuple[int, float]:
+    """Runs of a study, and the minutes that one core would need for them."""
+    counts = [(task, len(points(task, family)) * tuning_seeds + seeds) for task in tasks for family in families]
+    return sum(count for _, count in counts), sum(task.seconds * count for task, count in counts) / 60 / shorter
+
+
+def _curves(runs: Sequence[StudyRun], found: dict[StudyRun, dict[str, Any]]) -> Iterator[Row]:
+    for run in runs:
+        if run.role == "evaluation":
+            for number, point in enumerate(found[run]["curve"], 1):
+                yield {
+                    "task": run.task.name,
+                    "family": run.family.name,
+                    "seed": run.seed,
+                    "point": number,
+                    "step": point["step"],
+                    "train_return": point["train_return"],
+                }
+
+
+def _about() -> dict[str, str]:
+    from importlib.metadata import version
+
+    names = ("gymnasium", "numpy", "torch")
+    versions = " ".join([f"python {sys.version.split()[0]}", *(f"{name} {version(name)}" for name in names)])
+    return {"commit": current_commit(), "versions": versions, "device": device()}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the arguments and play the study."""
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.rl_study", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the study; what it holds is kept")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument("--task", action="append", type=task_named, help="one of the tasks; repeat it")
+    parser.add_argument("--family", action="append", type=parse_family, help='"softmax(beta={x})"; repeat it')
+    parser.add_argument("--tuning-seeds", type=int, default=TUNING_SEEDS)
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--shorter", type=int, default=1, help="divides the steps, to try it out")
+    parser.add_argument("--plan", action="store_true", help="only print what would be played")
+    given = parser.parse_args(arguments)
+    tasks, families = given.task or TASKS, given.family or FAMILIES
+    runs, minutes = estimate(tasks, families, given.tuning_seeds, given.seeds, given.shorter)
+    wall = minutes / given.processes
+    print(f"{runs} runs, about {minutes:.0f} core-minutes: {wall:.1f} minutes on {given.processes} cores", flush=True)
+    if given.plan:
+        return
+    begun = shown = time.perf_counter()
+
+    def report(done: int, total: int, seconds: float) -> None:
+        nonlocal shown
+        if done == total or time.perf_counter() - shown > 10:
+            shown = time.perf_counter()
+            print(f"{done}/{total} runs, {seconds / 60:.1f} core-minutes, {shown - begun:.0f} s", flush=True)
+
+    rows, curves = play_study(
+        given.out,
+        tasks,
+        families,
+        processes=given.processes,
+        tuning_seeds=given.tuning_seeds,
+        seeds=given.seeds,
+        shorter=given.shorter,
+        report=report,
+    )
+    write_tables(given.out, rows, curves)
+    for task in tasks:
+        for family in families:
+            mine = [r for r in rows if (r["task"], r["family"], r["role"]) == (task.name, family.name, "evaluation")]
+            scores = sorted(row["sampled"] for row in mine)
+            text = " ".join(f"{score:.0f}" for score in scores)
+            print(f"{task.name:20} {mine[0]['head']:28} lr {mine[0]['learning_rate']:<8g} {text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,241 @@
+"""The study of heads: equal grids, seeds of its own for tuning, statistics by hand, a page that follows the rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stau_rl import cli, rl_page, rl_study
+from stau_rl.claim_notebook import notebook
+from stau_rl.heads import parse_head
+from stau_rl.rl_figures import save_figures
+from stau_rl.rl_page import conclusions, page
+from stau_rl.rl_results import RESULTS, RLResults, summary
+from stau_rl.rl_study import StudyRun, best_point, estimate, play_study, tuning_runs, write_tables
+from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, TASKS, Family, parse_family, points, settings, task_named
+from stau_rl.robust import interquartile_mean, stratified_interval
+
+SOFTMAX, ESCORT = Family("softmax(beta={x})"), Family("escort(p={x})", 1.0)
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
+def test_every_family_gets_as_many_points(task):
+    grids = [points(task, family) for family in (*FAMILIES, Family("sigmoid_norm"))]
+    assert {len(set(grid)) for grid in grids} == {len(SLOPES) * RATES}
+    for grid in grids:
+        assert (min(rate for _, rate in grid), max(rate for _, rate in grid)) == task.rates
+
+
+def test_slopes_are_equal_at_the_initial_scores():
+    """softmax: beta. s_tau at 0: tau / (2 log 2). s_tau at 1: tau sigmoid(1) / softplus(1). escort at 1: p."""
+    slope = 1.5
+    phi = np.log1p(np.e)
+    expected = {
+        "softmax(beta={x})": slope,
+        "s_tau(tau={x})": slope * 2 * np.log(2),
+        "s_tau(tau={x}) + 1": slope * phi * (1 + np.exp(-1)),
+        "escort(p={x}) + 1": slope,
+    }
+    assert [family.name for family in FAMILIES] == list(expected)
+    for family in FAMILIES:
+        head = parse_head(family.head(slope))
+        assert getattr(head, head.sharpness) == pytest.approx(expected[family.name], rel=1e-5)
+
+
+def test_settings_are_legal_and_complete():
+    for task in TASKS:
+        head, rate = points(task, ESCORT)[0]
+        found = settings(task, ESCORT, head, rate)
+        assert (found["env"], found["steps"], found["head"]) == (task.env, task.steps, head)
+        assert (found["learning_rate"], found["score_offset"], found["episodes"]) == (rate, 1.0, 100)
+        assert task.settings.items() <= found.items()
+
+
+def test_tuning_and_evaluation_share_no_seed_and_files_have_names_of_their_own():
+    runs = tuning_runs(TASKS[0], SOFTMAX, 3, 1)
+    runs += [StudyRun(TASKS[0], SOFTMAX, runs[0].head, runs[0].rate, "evaluation", seed) for seed in range(10)]
+    seeds = {role: {run.spec.seed for run in runs if run.role == role} for role in ("tuning", "evaluation")}
+    assert seeds["evaluation"] == set(range(10))
+    assert not seeds["tuning"] & seeds["evaluation"]
+    assert len({run.file_name for run in runs}) == len(runs)
+    assert estimate(TASKS[:1], [SOFTMAX], 3, 10)[0] == len(runs)
+
+
+def test_the_best_point_has_the_best_mean_and_ties_go_to_the_faster():
+    def row(head, rate, sampled, curve):
+        return {"head": head, "learning_rate": rate, "sampled": sampled, "curve_mean": curve}
+
+    rows = [row("a", 0.1, 500, 300), row("a", 0.1, 400, 300), row("b", 0.1, 450, 310), row("b", 0.1, 450, 320)]
+    assert best_point(rows) == ("b", 0.1)
+    assert best_point([*rows, row("a", 0.2, 451, 0)]) == ("a", 0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("softmix(beta={x})", "softmax"), ("softmax(beta={x}) + much", "a number"), ("softmax(beta={x}) + inf", "finite")],
+)
+def test_bad_families_are_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_family(text)
+    assert parse_family("escort(p={x}) + 1") == ESCORT
+
+
+def test_bad_tasks_are_named():
+    with pytest.raises(ValueError, match="did you mean 'ppo-cartpole'"):
+        task_named("ppo-cartpol")
+
+
+def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
+    """In this process: two families on short CartPole; what is there is not played again."""
+    from concurrent.futures import Future
+
+    from stau_rl.rl_run import play_run
+
+    played = []
+
+    class Inline:
+        def __init__(self, *_):
+            pass
+
+        def submit(self, run):
+            played.append(run)
+            future = Future()
+            future.set_result(play_run(run))
+            return future
+
+        def result(self, future):
+            return future.result()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(rl_study, "RunPool", Inline)
+    task = [task_named("reinforce-cartpole")]
+    reports = []
+    arguments = {"processes": 1, "tuning_seeds": 1, "seeds": 2, "shorter": 1000}
+    rows, curves = play_study(
+        tmp_path, task, [SOFTMAX, ESCORT], **arguments, report=lambda *numbers: reports.append(numbers[:2])
+    )
+    assert reports[-1] == (28, 28)
+    assert len(played) == len(rows) == 2 * (12 + 2)
+    for family in ("softmax(beta={x})", "escort(p={x}) + 1"):
+        mine = [row for row in rows if row["family"] == family]
+        chosen = best_point([row for row in mine if row["role"] == "tuning"])
+        assert {(r["head"], r["learning_rate"]) for r in mine if r["role"] == "evaluation"} == {chosen}
+    assert {(row["family"], row["seed"]) for row in curves} == {
+        (f, s) for f in (SOFTMAX.name, ESCORT.name) for s in (0, 1)
+    }
+    removed = next((tmp_path / "runs").iterdir())
+    removed.unlink()
+    again, _ = play_study(tmp_path, task, [SOFTMAX, ESCORT], **arguments)
+    assert len(played) == 29
+    without = [{name: value for name, value in row.items() if name != "seconds"} for row in again]
+    assert without == [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
+
+
+def test_the_command_prints_its_plan_and_names_mistakes(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cli.main(["rl-study", "--plan", "--task", "ppo-cartpole"])
+    assert "184 runs" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["rl-study", "--task", "chess"])
+    assert stop.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stratified_interval_resamples_within_groups():
+    """Two groups far apart, each constant: no resample can change the pooled interquartile mean."""
+    found = stratified_interval([[0.0] * 4, [10.0] * 4], seed=0)
+    assert (found.value, found.low, found.high) == (5.0, 5.0, 5.0)
+    values = np.random.default_rng(0).normal(size=(3, 12))
+    found = stratified_interval(values, seed=1)
+    assert found.value == pytest.approx(interquartile_mean(values.ravel()), rel=1e-12)
+    assert found.low < found.value < found.high
+    # Against resampling by loops: the same statistic on 4 000 resamples of its own, to Monte Carlo error.
+    random = np.random.default_rng(2)
+    drawn = [
+        interquartile_mean(np.concatenate([random.choice(group, group.size) for group in values])) for _ in range(4000)
+    ]
+    assert np.quantile(drawn, [0.025, 0.975]) == pytest.approx([found.low, found.high], abs=0.05)
+    with pytest.raises(ValueError, match="at least one"):
+        stratified_interval([], seed=0)
+
+
+@pytest.fixture
+def results(tmp_path) -> RLResults:
+    """Four seeds, two tasks: escort wins the first for sure and ties the second."""
+    rows, curves = [], []
+    scores = {
+        ("ppo-cartpole", SOFTMAX): [490, 480, 470, 460],
+        ("ppo-cartpole", ESCORT): [500, 500, 500, 500],
+        ("ppo-acrobot", SOFTMAX): [-80, -86, -85, -95],
+        ("ppo-acrobot", ESCORT): [-80, -86, -85, -95],
+    }
+    for (name, family), values in scores.items():
+        task = task_named(name)
+        for role, role_scores in (("tuning", values[:1]), ("evaluation", values)):
+            for seed, score in enumerate(role_scores):
+                run = StudyRun(task, family, family.head(1.5), 1e-3, role, seed)
+                kept = {
+                    "settings": run.spec.settings,
+                    "curve": [{"train_return": 1.0}],
+                    "sampled": float(score),
+                    "deterministic": float(score),
+                    **dict.fromkeys(("commit", "versions", "device"), "x"),
+                    "seconds": 30.0,
+                }
+                rows.append(rl_study.row_of(run, kept))
+                curve = {"task": name, "family": family.name, "seed": seed, "point": 1, "step": 9, "train_return": 1.0}
+                curves += [curve] if role == "evaluation" else []
+    write_tables(tmp_path, rows, curves)
+    return RLResults.load(tmp_path)
+
+
+def test_the_summary_by_hand(results):
+    """CartPole: the middle half of 460, 470, 480, 490 is 470, 480. Scale: floor 22 and goal 490."""
+    table = summary(results).set_index(["task", "family"])
+    assert table.loc[("ppo-cartpole", SOFTMAX.name), "sampled"] == 475.0
+    assert table.loc[("ppo-cartpole", ESCORT.name), "improvement"] == 1.0
+    assert table.loc[("ppo-acrobot", ESCORT.name), "improvement"] == 0.5
+    normalised = results.normalised("ppo-cartpole", SOFTMAX.name)
+    assert sorted(normalised)[-1] == pytest.approx(1.0)
+    assert sorted(normalised)[0] == pytest.approx((460 - 22) / (490 - 22))
+    # Above 1: all four escort runs on CartPole, and Acrobot's three above -87.
+    assert results.profile(ESCORT.name, [1.0])[0] == 7 / 8
+
+
+def test_the_page_says_what_the_rows_say(results, tmp_path):
+    sentences = conclusions(results)
+    assert "scores higher on ppo-cartpole; shows no difference that these seeds can tell on ppo-acrobot" in sentences[0]
+    assert "ppo-cartpole: `escort(p={x}) + 1` reaches the reference score of 490" in sentences[1]
+    assert "ppo-acrobot: no head reaches" not in " ".join(sentences)
+    text = page(results)
+    assert text == page(results)
+    assert "## Plateaus" not in text
+    assert "475.0 [" in text
+    save_figures(results, tmp_path)
+    first = (tmp_path / "rl_profiles.png").read_bytes()
+    save_figures(results, tmp_path)
+    assert first == (tmp_path / "rl_profiles.png").read_bytes()
+
+
+def test_a_plateau_section_follows_its_rows(results):
+    row = {
+        "kind": "best",
+        "gradient": "sampled",
+        "arms": 10,
+        "start": "0.01",
+        "method": "softmax(beta=1)",
+        "failed": 0.75,
+    }
+    text = page(RLResults(results.runs, results.curves, pd.DataFrame([row])))
+    assert "| 10 | 0.01 | `softmax(beta=1)` | 0.75 |" in text
+
+
+@pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
+def test_page_and_notebook_are_those_of_the_committed_rows():
+    assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load()), "run python -m stau_rl.rl_page"
+    assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(rl_page.CELLS), "run python -m stau_rl.rl_page"

@@ -1,0 +1,166 @@
+"""`stau-rl train`: files, resumption to the same bytes, mistakes that are one line and leave nothing behind."""
+
+import json
+import math
+from concurrent.futures import Future
+
+import pandas as pd
+import pytest
+
+from stau_rl import cli, rl_pool
+from stau_rl import train as train_module
+from stau_rl.agents.ppo import PPOSettings
+from stau_rl.rl_run import RunSpec, play_run
+from stau_rl.train import train
+
+SETTINGS = PPOSettings(steps=800, points=4, rollout=16, minibatch=64, hidden=(8,), curve_episodes=2, episodes=3)
+FILES = ("settings.json", "curves.csv", "curves.parquet", "scores.csv", "curves.png")
+
+
+class Inline:
+    """Stands for the pool: plays in this process, so that tests start none."""
+
+    def __init__(self, processes, slots, plugins=()):
+        self.steps = 0
+
+    def submit(self, run, slot=None, checkpoint=None):
+        future = Future()
+        future.set_result(play_run(run, checkpoint, self._count))
+        return future
+
+    def result(self, future):
+        return future.result()
+
+    def _count(self, step):
+        self.steps = max(self.steps, step)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.fixture
+def inline(monkeypatch):
+    monkeypatch.setattr(train_module, "RunPool", Inline)
+
+
+def test_a_training_leaves_curves_scores_and_a_figure(inline, tmp_path):
+    reports = []
+    scores = train("ppo", SETTINGS, 2, tmp_path / "run", first_seed=3, report=reports.append)
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted((*FILES, "seeds", "timing.json"))
+    curves = pd.read_csv(tmp_path / "run" / "curves.csv")
+    assert list(curves["seed"]) == [3] * 4 + [4] * 4
+    assert (curves.groupby("seed")["step"].max() >= 800).all()
+    assert curves["sampled_return"].notna().all()
+    pd.testing.assert_frame_equal(curves, pd.read_parquet(tmp_path / "run" / "curves.parquet"), check_dtype=False)
+    assert list(scores["seed"]) == [3, 4]
+    agent = RunSpec("ppo", SETTINGS.as_dict(), 3).make()
+    while not agent.finished:
+        agent.play_segment()
+    assert scores["sampled"][0] == agent.evaluate(3).mean()
+    assert scores["deterministic"][0] == agent.evaluate(3, deterministic=True).mean()
+    assert reports[-1] >= 800
+
+
+class Interrupt(Exception):
+    pass
+
+
+def test_a_stopped_training_resumes_to_the_same_bytes(inline, tmp_path, monkeypatch):
+    train("ppo", SETTINGS, 2, tmp_path / "whole")
+
+    def stop_in_second_segment(self, step):
+        if step > 300:
+            raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Inline, "_count", stop_in_second_segment)
+        with pytest.raises(Interrupt):
+            train("ppo", SETTINGS, 2, tmp_path / "stopped")
+    assert (tmp_path / "stopped" / "seeds" / "seed-0.pt").exists()
+    with pytest.raises(ValueError, match="--resume"):
+        train("ppo", SETTINGS, 2, tmp_path / "stopped")
+    train("ppo", SETTINGS, 2, tmp_path / "stopped", resume=True)
+    for name in FILES:
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    # A finished training is only read.
+    train("ppo", SETTINGS, 2, tmp_path / "stopped", resume=True)
+    assert not list((tmp_path / "stopped" / "seeds").glob("*.pt"))
+
+
+def test_a_damaged_checkpoint_is_played_again(tmp_path):
+    run = RunSpec("ppo", SETTINGS.as_dict(), 0)
+    (tmp_path / "state.pt").write_bytes(b"not a state")
+    assert play_run(run, tmp_path / "state.pt")[0] == play_run(run)[0]
+
+
+def test_a_folder_of_another_training_or_of_foreign_files_is_refused(inline, tmp_path):
+    train("ppo", SETTINGS, 1, tmp_path / "run")
+    before = (tmp_path / "run" / "scores.csv").read_bytes()
+    other = PPOSettings(**{**SETTINGS.as_dict(), "hidden": (8,), "learn": (), "gamma": 0.9})
+    with pytest.raises(ValueError, match=r"settings\.gamma is 0\.99 there, 0\.9 was asked for"):
+        train("ppo", other, 1, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "scores.csv").read_bytes() == before
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "thesis.tex").write_text("x")
+    with pytest.raises(ValueError, match=r"thesis\.tex"):
+        train("ppo", SETTINGS, 1, tmp_path / "foreign")
+
+
+def test_the_pool_plays_in_processes_of_one_thread(tmp_path, capsys):
+    """The one test that starts a process: the command, and the numbers of a run in this process."""
+    out = tmp_path / "run"
+    command = ["train", "--steps", "300", "--out", str(out), "--processes", "1", "--head", "s_tau(tau=3)"]
+    for text in ("points=2", "hidden=8", "rollout=16", "curve_episodes=0", "episodes=2"):
+        command += ["--set", text]
+    cli.main(command)
+    printed = capsys.readouterr().out
+    assert str(out) in printed
+    settings = json.loads((out / "settings.json").read_text())["settings"]
+    assert (settings["head"], settings["hidden"], settings["rollout"]) == ("s_tau(tau=3)", [8], 16)
+    kept = json.loads((out / "seeds" / "seed-0.json").read_text())
+    assert kept == play_run(RunSpec("ppo", settings, 0))[0]
+    assert pd.read_csv(out / "curves.csv")["sampled_return"].isna().all()
+    assert math.isfinite(pd.read_csv(out / "scores.csv")["sampled"][0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--agent", "pppo"], "did you mean 'ppo'"),
+        (["--env", "Pendulum-v1"], "discrete actions"),
+        (["--env", "Nope-v1"], "Nope"),
+        (["--head", "softmix"], "did you mean 'softmax'"),
+        (["--set", "gama=0.9"], "unknown setting 'gama'"),
+        (["--set", "gamma"], "NAME=VALUE"),
+        (["--set", "gamma=high"], "a number"),
+        (["--set", "head=softmax"], "--head"),
+        (["--seeds", "0"], "seeds"),
+        (["--steps", "0"], "steps"),
+        (["--resume"], "--out"),
+        (["--set", "learn=beta2"], "beta2"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing(arguments, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = [] if "--resume" in arguments else ["--out", "run"]
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", *arguments, *out])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert error.count("\n") == 1
+    assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_stops_when_told(monkeypatch):
+    class Flag:
+        def is_set(self):
+            return True
+
+    monkeypatch.setattr(rl_pool, "_shared", {"stop": Flag(), "steps": [0]})
+    with pytest.raises(rl_pool.Stopped):
+        rl_pool._play(RunSpec("ppo", SETTINGS.as_dict(), 0), 0, None)
+    assert rl_pool._shared["steps"][0] > 0
