@@ -25,7 +25,11 @@ def parse_policy(text: str) -> Policy:
     """
     calls = parse_pipe(text, "policy")
     if len(calls) == 2:
-        return Pipe(SCORES.build(calls[0]), HEADS.build(calls[1]))
+        score, head = SCORES.build(calls[0]), HEADS.build(calls[1])
+        try:
+            return Pipe(score, head)
+        except ValueError as error:
+            raise SpecError(f"policy {text!r}: {error}") from None
     if len(calls) > 2:
         raise SpecError(f"policy {text!r}: expected one name or score | head, got a pipe of {len(calls)}")
     name = calls[0].name

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stau_rl.agents.policy import Policy
 from stau_rl.agents.scores import Score
-from stau_rl.heads import Argmax, Head
+from stau_rl.heads import HEADS, Argmax, Head
 from stau_rl.kernels.sampling import inverse_cdf
 
 if TYPE_CHECKING:
@@ -30,6 +30,14 @@ class Pipe(Policy):
     score: Score
     head: Head
 
+    def __post_init__(self) -> None:
+        """Refuse a head whose weights do not sum to 1."""
+        if self.head.mass_kind != "simplex":
+            raise ValueError(
+                f"{self.head} may leave a row without weight, and a policy must pull an arm at every step; "
+                f"use a head of mass 1, such as {', '.join(name for name, head in HEADS.items() if _whole(head))}"
+            )
+
     @property
     def forces_pulls(self) -> bool:
         """Pull arm t at each step t < K before anything else, if the score asks for it."""
@@ -46,3 +54,7 @@ class Pipe(Policy):
     def __str__(self) -> str:
         """Text of the pipe, which parses back to it."""
         return f"{self.score} | {self.head}"
+
+
+def _whole(head: type[Head]) -> bool:
+    return head.mass_kind == "simplex"

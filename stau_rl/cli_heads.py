@@ -35,6 +35,7 @@ class Heads:
 
         from stau_rl.console import wide_console
         from stau_rl.heads import HEADS, parse_head
+        from stau_rl.heads.base import MASS
         from stau_rl.plugin_source import load_plugins
 
         load_plugins(self.plugin)
@@ -42,24 +43,27 @@ class Heads:
             raise ValueError("--head needs --scores, the scores whose weights to show")
         table, width = Table(), 0
         if self.scores is None:
-            for column in ("head", "f(s), weights are f(s) / sum f(s)", "sharpened by", "source"):
-                table.add_column(column, overflow="fold")
+            for column in ("head", "f(s), weights are f(s) / sum f(s)", "mass", "sharpened by", "source"):
+                table.add_column(column, overflow="fold", no_wrap=column == "head")
             for member in HEADS.values():
-                table.add_row(str(member()), member.formula, member.sharpness or "-", member.source)
+                mass = MASS[member.mass_kind]
+                table.add_row(str(member()), member.formula, mass, member.sharpness or "-", member.source)
         else:
             scores = parse_scores(self.scores)
-            width = 50 + 12 * len(scores)
-            for column in ("head", *(f"{score:g}" for score in scores.tolist()), "entropy"):
+            width = 62 + 12 * len(scores)
+            for column in ("head", *(f"{score:g}" for score in scores.tolist()), "mass", "entropy"):
                 table.add_column(column, justify="left" if column == "head" else "right")
             heads: list[Head] = [parse_head(text) for text in self.head] or [member() for member in HEADS.values()]
             for head in heads:
                 try:
-                    weights = head.weights(scores)
+                    weights, mass = head.weights_and_mass(scores)
                 except ValueError as error:
                     table.add_row(str(head), str(error))
                     continue
                 entropy = float(-(weights * weights.clamp(min=1e-300).log()).sum())
-                table.add_row(str(head), *(f"{weight:.4g}" for weight in weights.tolist()), f"{entropy + 0.0:.4g}")
+                # Only weights that sum to 1 have an entropy.
+                last = f"{entropy + 0.0:.4g}" if head.mass_kind == "simplex" else "-"
+                table.add_row(str(head), *(f"{value:.4g}" for value in [*weights.tolist(), float(mass)]), last)
         wide_console(width).print(table)
 
 

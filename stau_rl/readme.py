@@ -9,6 +9,7 @@ import numpy as np
 from stau_rl.agents import POLICIES, SCORES, Pipe
 from stau_rl.envs import ARMS
 from stau_rl.heads import HEADS
+from stau_rl.heads.base import MASS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
 
@@ -19,8 +20,11 @@ def tables() -> dict[str, str]:
     """Every generated table by name, as Markdown."""
     return {
         "heads": _markdown(
-            ("head", "f(s)", "sharpened by", "source"),
-            [(f"`{head()}`", head.formula, head.sharpness or "-", head.source or "-") for head in HEADS.values()],
+            ("head", "f(s)", "mass", "sharpened by", "source"),
+            [
+                (f"`{head()}`", head.formula, MASS[head.mass_kind], head.sharpness or "-", head.source or "-")
+                for head in HEADS.values()
+            ],
         ),
         "scores": _markdown(
             ("score", "value for arm k", "pulls every arm once first"),
@@ -38,7 +42,7 @@ def tables() -> dict[str, str]:
 def _engines() -> str:
     """Which engine runs which policy, found by asking each engine."""
     rows = []
-    members: list[Any] = [Pipe(SCORES["mean"](), head()) for head in HEADS.values()]
+    members: list[Any] = [Pipe(SCORES["mean"](), head()) for head in HEADS.values() if head.mass_kind == "simplex"]
     for policy in [*members, *(policy() for policy in POLICIES.values())]:
         text = f"score \\| {policy.head}" if isinstance(policy, Pipe) else str(policy)
         rows.append((f"`{text}`", *(_runs(engine, policy) for engine in ENGINES.values())))

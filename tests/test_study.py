@@ -422,7 +422,7 @@ def test_run_study_prints_a_line_per_setting() -> None:
 # Extremes
 
 
-@pytest.mark.parametrize("head", list(HEADS))
+@pytest.mark.parametrize("head", [name for name in HEADS if HEADS[name].mass_kind == "simplex"])
 @pytest.mark.parametrize("scale", [1e-6, 1e6])
 def test_every_head_stays_finite_on_tiny_and_huge_rewards(head: str, scale: float) -> None:
     policies = [f"{score} | {head}" for score in ("centred_ucb", "ucb")]

@@ -9,16 +9,50 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from stau_rl.heads import HEADS, Escort, Head, Registry, Softmax, SpecError, STau, parse_head
+from stau_rl.heads import (
+    HEADS,
+    Entmax,
+    Escort,
+    Head,
+    LearnedSink,
+    Lssar,
+    PowerNorm,
+    Registry,
+    ReluNorm,
+    Reweight,
+    Sigmoid,
+    Softmax,
+    SoftmaxOffByOne,
+    Softpick,
+    SpecError,
+    SSMax,
+    STau,
+    parse_head,
+)
+from stau_rl.heads.power_norm import CENTRES, GATES
 from stau_rl.text import MAX_TEXT, Call, format_number, parse_pipe
 
 many = settings(max_examples=300, deadline=None)
+any_number = st.floats(allow_nan=False, allow_infinity=False)
 positive = st.floats(min_value=1e-300, allow_infinity=False)
 PARAMETERS = {
     "softmax": st.builds(Softmax, st.floats(0, allow_infinity=False)),
     "s_tau": st.builds(STau, st.floats(1, allow_infinity=False), st.floats(0, allow_infinity=False)),
     "escort": st.builds(Escort, positive),
-    **{name: st.just(HEADS[name]()) for name in ("softplus_norm", "sigmoid_norm", "argmax")},
+    "entmax": st.builds(Entmax, st.floats(1, allow_infinity=False, exclude_min=True)),
+    "ssmax": st.builds(SSMax, st.floats(0, allow_infinity=False)),
+    "softmax_off_by_one": st.builds(SoftmaxOffByOne, st.floats(0, allow_infinity=False)),
+    "learned_sink": st.builds(LearnedSink, any_number),
+    "softpick": st.builds(Softpick, st.floats(0, allow_infinity=False)),
+    "sigmoid": st.builds(Sigmoid, any_number),
+    "power_norm": st.builds(PowerNorm, positive, any_number, st.sampled_from(GATES), centre=st.sampled_from(CENTRES))
+    | st.builds(PowerNorm, positive, any_number, st.just("sink"), positive),
+    "lssar": st.builds(Lssar, positive),
+    "reweight": st.builds(Reweight, st.builds(Escort, positive) | st.builds(ReluNorm), positive),
+    **{
+        name: st.just(HEADS[name]())
+        for name in ("softplus_norm", "sigmoid_norm", "relu_norm", "argmax", "sparsemax", "entmax15", "rela")
+    },
 }
 
 
@@ -118,7 +152,7 @@ def test_a_pipe_splits_left_to_right():
         ("sotfmax(2)", "unknown head 'sotfmax'; did you mean 'softmax'?"),
         (
             "qqq",
-            "unknown head 'qqq'; known: softmax, s_tau, escort, softplus_norm, sigmoid_norm, argmax",
+            f"unknown head 'qqq'; known: {', '.join(HEADS)}",
         ),
         ("s_tau(tua=5)", "s_tau has no argument 'tua'; did you mean 'tau'?"),
         ("softmax(tau=5)", "softmax has no argument 'tau'; known: beta"),

@@ -8,14 +8,32 @@ True
 
 from stau_rl.heads.argmax import Argmax
 from stau_rl.heads.base import Head
+from stau_rl.heads.entmax import Entmax
+from stau_rl.heads.entmax15 import Entmax15
 from stau_rl.heads.escort import Escort
+from stau_rl.heads.learned_sink import LearnedSink
+from stau_rl.heads.lssar import Lssar
+from stau_rl.heads.power_norm import PowerNorm
+from stau_rl.heads.registry import HEADS
+from stau_rl.heads.rela import Rela
+from stau_rl.heads.relu_norm import ReluNorm
+from stau_rl.heads.reweight import Reweight
 from stau_rl.heads.s_tau import STau, log_s_tau, s_tau
+from stau_rl.heads.sigmoid import Sigmoid
 from stau_rl.heads.sigmoid_norm import SigmoidNorm
 from stau_rl.heads.softmax import Softmax
+from stau_rl.heads.softmax_off_by_one import SoftmaxOffByOne
+from stau_rl.heads.softpick import Softpick
 from stau_rl.heads.softplus_norm import SoftplusNorm
+from stau_rl.heads.sparsemax import Sparsemax
+from stau_rl.heads.ssmax import SSMax
 from stau_rl.text import Registry, SpecError
 
-HEADS: Registry[Head] = Registry("head", Softmax, STau, Escort, SoftplusNorm, SigmoidNorm, Argmax)
+for _head in (
+    *(Softmax, STau, Escort, SoftplusNorm, SigmoidNorm, ReluNorm, Argmax, Sparsemax, Entmax15, Entmax, SSMax),
+    *(SoftmaxOffByOne, LearnedSink, Softpick, PowerNorm, Reweight, Lssar, Rela, Sigmoid),
+):
+    HEADS.register(_head)
 
 
 def parse_head(text: str) -> Head:
@@ -26,13 +44,26 @@ def parse_head(text: str) -> Head:
 __all__ = [
     "HEADS",
     "Argmax",
+    "Entmax",
+    "Entmax15",
     "Escort",
     "Head",
+    "LearnedSink",
+    "Lssar",
+    "PowerNorm",
     "Registry",
+    "Rela",
+    "ReluNorm",
+    "Reweight",
+    "SSMax",
     "STau",
+    "Sigmoid",
     "SigmoidNorm",
     "Softmax",
+    "SoftmaxOffByOne",
+    "Softpick",
     "SoftplusNorm",
+    "Sparsemax",
     "SpecError",
     "log_s_tau",
     "parse_head",

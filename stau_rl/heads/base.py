@@ -12,12 +12,16 @@ from stau_rl.heads.parameter import Range
 from stau_rl.schedule import Schedule
 from stau_rl.text import format_spec
 
+MASS = {"simplex": "1", "sub": "at most 1", "free": "any"}
+"""What the weights of a row sum to, in words, by `Head.mass_kind`."""
+
 
 class Head:
     """A decision rule w = f(s) / sum f(s), as a frozen dataclass with a `name`.
 
-    A subclass holds its parameters as fields, made by `stau_rl.heads.parameter`, and defines `log_f`; everything else
-    follows. A parameter may be a schedule; `at(t)` is the head of step t, and only that has weights.
+    A subclass holds its parameters as fields, made by `stau_rl.heads.parameter`, and defines `log_f`, or
+    `unchecked_log_weights` where a weight is no share of an elementwise map; everything else follows. A parameter may
+    be a schedule; `at(t)` is the head of step t, and only that has weights.
 
     Attributes:
         name: the head's name in the registry and in text.
@@ -100,8 +104,12 @@ class Head:
         return {member.name: member.metadata["range"] for member in members if "range" in member.metadata}
 
     def log_f(self, scores: Tensor) -> Tensor:
-        """Log of the non-negative map, elementwise, on float32 or float64 scores of any shape."""
-        raise NotImplementedError
+        """Log of the non-negative map, elementwise, on float32 or float64 scores of any shape.
+
+        Raises:
+            NotImplementedError: the head looks at whole rows.
+        """
+        raise NotImplementedError(f"{self.name} has no elementwise map")
 
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype without looking at the values; for inner loops."""
@@ -126,9 +134,10 @@ class Head:
         return self.unchecked_log_weights(scores, dim, mask).to(scores.dtype)
 
     def weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-        """Weights along an axis: exactly 0 under the mask, summing to 1; arguments as in `log_weights`.
+        """Weights along an axis: exactly 0 under the mask; arguments as in `log_weights`.
 
-        A row whose f is 0 throughout is uniform over its unmasked entries; a fully masked row is all 0.
+        They sum to the row's mass: to 1 for a simplex head, whose row of f = 0 throughout is uniform over its unmasked
+        entries. A fully masked row is all 0.
         """
         check_scores(scores, mask, finite=self.finite_only)
         return self.unchecked_log_weights(scores, dim, mask).exp().to(scores.dtype)
@@ -140,11 +149,12 @@ class Head:
             The weights, and the mass of each row without the axis `dim`: exactly 1 for a simplex head, 0 for a row that
             has no unmasked entry. Both are differentiable.
         """
-        weights = self.weights(scores, dim, mask)
+        check_scores(scores, mask, finite=self.finite_only)
+        weights = self.unchecked_log_weights(scores, dim, mask).exp()
         if self.mass_kind != "simplex":
-            return weights, weights.sum(dim)
+            return weights.to(scores.dtype), weights.sum(dim).to(scores.dtype)
         counted = torch.ones_like(weights, dtype=torch.bool) if mask is None else mask.expand(weights.shape)
-        return weights, counted.any(dim).to(weights.dtype)
+        return weights.to(scores.dtype), counted.any(dim).to(scores.dtype)
 
     def slope_at_zero(self) -> float:
         """Slope d log f / ds at s = 0, by automatic differentiation in float64.

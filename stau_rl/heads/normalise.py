@@ -1,4 +1,4 @@
-"""The L1 normalisation that every simplex head shares, in log space, with exact masks."""
+"""The normalisations that heads share, in log space, with exact masks: to mass 1, or to a mass that may be less."""
 
 from typing import Any
 
@@ -118,3 +118,53 @@ def normalise_log(log_f: Tensor, dim: int = -1, mask: Tensor | None = None) -> T
     if log_f.shape[dim] == 0:
         return log_f
     return _NormaliseLog.apply(log_f, dim, mask)
+
+
+def share_log(
+    log_f: Tensor, dim: int = -1, mask: Tensor | None = None, log_slack: Tensor | float | None = None
+) -> Tensor:
+    """Log of f / (slack + sum f), for rows whose mass may be less than 1.
+
+    Args:
+        log_f: logarithms of the non-negative map, float32 or float64, any shape; -inf is f = 0.
+        dim: the axis of the entries.
+        mask: boolean tensor that broadcasts against `log_f`, True where an entry counts.
+        log_slack: log of what is added to the sum, with size 1 along `dim`; None adds nothing.
+
+    Returns:
+        Log-shares: -inf under the mask, where f = 0, and throughout a row that is 0 / 0. Gradients are finite.
+    """
+    if log_f.shape[dim] == 0:
+        return log_f
+    if mask is not None:
+        log_f = torch.where(mask, log_f, -torch.inf)
+    pivot = log_f.detach().amax(dim, keepdim=True)
+    if log_slack is not None:
+        log_slack = torch.as_tensor(log_slack, dtype=log_f.dtype, device=log_f.device)
+        pivot = torch.maximum(pivot, log_slack.detach())
+    pivot = torch.where(torch.isneginf(pivot), 0.0, pivot)
+    log_f = log_f - pivot
+    total = log_f.exp().sum(dim, keepdim=True)
+    if log_slack is not None:
+        total = total + (log_slack - pivot).exp()
+    return log_f - torch.where(total > 0, total, 1.0).log()
+
+
+def log_relu(x: Tensor) -> Tensor:
+    """Log of max(x, 0): -inf with gradient 0 where x is not positive, or so small that 1 / x might overflow."""
+    limits = torch.finfo(x.dtype)
+    positive = x > limits.tiny / limits.eps
+    return torch.where(positive, torch.where(positive, x, 1.0).log(), -torch.inf)
+
+
+def scaled_log(exponent: Any, log_x: Tensor) -> Tensor:
+    """exponent * log x, where x = 0 stays 0 and gives the exponent no gradient."""
+    zero = torch.isneginf(log_x)
+    return torch.where(zero, -torch.inf, exponent * torch.where(zero, 0.0, log_x))
+
+
+def count_entries(scores: Tensor, dim: int, mask: Tensor | None) -> Tensor:
+    """How many entries of each row count, in the dtype of `scores`, with size 1 along `dim`."""
+    if mask is None:
+        mask = torch.ones((), dtype=torch.bool, device=scores.device).expand(scores.shape)
+    return mask.sum(dim, keepdim=True).to(scores.dtype)

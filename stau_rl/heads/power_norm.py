@@ -1,0 +1,83 @@
+"""Power norm: a power of what exceeds a threshold, with a gate that may switch the row off."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from stau_rl.heads.base import Head
+from stau_rl.heads.normalise import count_entries, log_relu, prepare, scaled_log, share_log
+from stau_rl.heads.parameter import parameter
+from stau_rl.schedule import Schedule
+
+GATES = ("hill", "sink", "clamp", "none")
+CENTRES = ("none", "mean")
+
+
+@dataclass(frozen=True, slots=True)
+class PowerNorm(Head):
+    """Weights g x^p / sum x^p, with x = relu(s - threshold) and a gate g in [0, 1] on the row.
+
+    With m = max x: `hill` has g = m^p / (1 + m^p); `sink` g = sum x^p / (c^p + sum x^p); `clamp` g = min(1, m);
+    `none` g = 1. A row with no score above the threshold has no weight and no gradient (a dead row).
+
+    Attributes:
+        p: exponent, > 0.
+        threshold: what a score must exceed.
+        gate: `hill`, `sink`, `clamp` or `none`.
+        c: half-way point of the sink, > 0; for `gate=sink` alone.
+        centre: `mean` subtracts the mean of the row's scores first (those that count and are not -inf); or `none`.
+    """
+
+    name: ClassVar[str] = "power_norm"
+    formula: ClassVar[str] = "relu(s - threshold)^p, times a gate"
+    smooth_at_zero: ClassVar[bool] = False
+    mass_kind: ClassVar[Literal["simplex", "sub", "free"]] = "sub"
+
+    p: float | Schedule = parameter(10.0, above=0.0)
+    threshold: float | Schedule = parameter(0.0)
+    gate: str = field(default="hill", metadata={"show": True})
+    c: float | Schedule = parameter(1.0, above=0.0, show=False)
+    centre: str = "none"
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        Head.__post_init__(self)
+        for name, value, known in (("gate", self.gate, GATES), ("centre", self.centre, CENTRES)):
+            if value not in known:
+                raise ValueError(f"power_norm: {name} must be one of {', '.join(known)}, got {value!r}")
+        if self.gate != "sink" and self.c != 1.0:
+            raise ValueError(f"power_norm: c belongs to gate=sink, got c={self.c} with gate={self.gate}")
+
+    def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+        """Log-weights in the working dtype without looking at the values."""
+        scores, mask = prepare(scores, mask)
+        if scores.shape[dim] == 0:
+            return scores
+        if self.centre == "mean":
+            scores = scores - _mean(scores, dim, mask)
+        log_x = log_relu(scores - self.fixed(self.threshold))
+        if mask is not None:
+            log_x = torch.where(mask, log_x, -torch.inf)
+        p: Any = self.fixed(self.p)
+        log_f = scaled_log(p, log_x)
+        if self.gate == "sink":
+            c = torch.as_tensor(self.fixed(self.c), dtype=scores.dtype, device=scores.device)
+            return share_log(log_f, dim, mask, p * c.log())
+        return share_log(log_f, dim, mask) + self._log_gate(p, log_x.amax(dim, keepdim=True))
+
+    def _log_gate(self, p: Any, log_m: Tensor) -> Tensor:
+        if self.gate == "none":
+            return torch.zeros_like(log_m)
+        # A dead row has no weight, whatever its gate.
+        log_m = torch.where(torch.isneginf(log_m), 0.0, log_m)
+        return logsigmoid(p * log_m) if self.gate == "hill" else torch.where(log_m < 0, log_m, 0.0)
+
+
+def _mean(scores: Tensor, dim: int, mask: Tensor | None) -> Tensor:
+    """Mean of the scores of each row that count and are finite, with size 1 along `dim`; 0 where there are none."""
+    counted = ~torch.isneginf(scores) if mask is None else mask & ~torch.isneginf(scores)
+    total = torch.where(counted, scores, 0.0).sum(dim, keepdim=True)
+    return total / count_entries(scores, dim, counted).clamp(min=1.0)

@@ -1,0 +1,36 @@
+"""Sparsemax: the Euclidean projection of the scores onto the simplex."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from stau_rl.heads.base import Head
+from stau_rl.heads.normalise import prepare
+from stau_rl.heads.threshold import largest_first, log_entmax
+
+
+def sparsemax_threshold(x: Tensor, alpha: Tensor, count: Tensor) -> Tensor:
+    """Theta with sum max(x - theta, 0) = 1: the mean of the k largest, minus 1/k, for the largest k that keeps them."""
+    ordered, k = largest_first(x)
+    candidates = (ordered.cumsum(-1) - 1.0) / k
+    support = (ordered > candidates).sum(-1, keepdim=True).clamp(min=1)
+    return candidates.gather(-1, support - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sparsemax(Head):
+    """Weights max(s - theta, 0), theta such that they sum to 1; exact, by sorting.
+
+    Source: Martins and Astudillo, "From softmax to sparsemax", ICML 2016.
+    """
+
+    name: ClassVar[str] = "sparsemax"
+    formula: ClassVar[str] = "max(s - theta, 0)"
+    source: ClassVar[str] = "Martins & Astudillo 2016"
+    smooth_at_zero: ClassVar[bool] = False
+
+    def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+        """Log-weights in the working dtype without looking at the values; -inf outside the support."""
+        scores, mask = prepare(scores, mask)
+        return log_entmax(scores, 2.0, sparsemax_threshold, dim, mask)
