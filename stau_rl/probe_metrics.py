@@ -4,8 +4,6 @@ Decision: the slot of largest weight if the row's mass is at least 1/2, else to 
 row may attend to.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -37,26 +35,37 @@ METRICS = {
 }
 """Metrics and their meaning; shares and means, over the queries of the evaluation. Empty where a task lacks the kind."""
 
-DEAD = 1e-6
+DEAD, BINS = 1e-6, 20
 # Items at once, times places: keeps the memory of long items in bounds.
 _PLACES_AT_ONCE = 1 << 16
 
 
 @torch.no_grad()
-def evaluate(models: ProbeModels, task: Task, count: int, seeds: Sequence[int]) -> dict[str, Tensor]:
+def evaluate(models: ProbeModels, task: Task, count: int) -> tuple[dict[str, Tensor], Tensor]:
     """Measure models on `count` fresh items of a task, which may be a longer form of the one trained on.
 
     Returns:
-        Every metric, float64 [models]; nan where the task has no such queries.
+        Every metric, float64 [models], nan where the task has no such queries; and how the masses are spread, counts
+        [models, 2, bins] of answerable and unanswerable queries in equal bins of [0, 1], larger masses in the last.
     """
     rows: dict[str, list[Tensor]] = {}
     at_once = max(1, min(count, _PLACES_AT_ONCE // task.length))
     for first in range(0, count, at_once):
         size = min(at_once, count - first)
-        batch = items(task, seeds, EVALUATION + first, size, models.device)
+        batch = items(models, task, EVALUATION + first, size)
         for name, values in measure_rows(models, task, batch).items():
             rows.setdefault(name, []).append(values.flatten(1))
-    return summarise({name: torch.cat(parts, 1) for name, parts in rows.items()}, task)
+    whole = {name: torch.cat(parts, 1) for name, parts in rows.items()}
+    return summarise(whole, task), spread(whole["mass"], whole["answerable"])
+
+
+def spread(mass: Tensor, answerable: Tensor) -> Tensor:
+    """Counts of masses in `BINS` equal bins of [0, 1]: int64 [models, 2, bins], answerable queries first."""
+    number = (mass * BINS).long().clamp(0, BINS - 1)
+    counts = torch.zeros((mass.shape[0], 2 * BINS), dtype=torch.int64, device=mass.device)
+    # The unanswerable come after the answerable.
+    counts.scatter_add_(1, number + BINS * ~answerable, torch.ones_like(number))
+    return counts.unflatten(1, (2, BINS))
 
 
 def measure_rows(models: ProbeModels, task: Task, batch: Batch) -> dict[str, Tensor]:

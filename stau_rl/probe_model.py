@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
-from stau_rl.agents.attention import Attended, NormaliserGroup, shape_of
+from stau_rl.agents.attention import Attended
+from stau_rl.agents.normaliser_group import NormaliserGroup, shape_of
 from stau_rl.agents.attention_spec import AttentionSpec
 from stau_rl.agents.fir import smooth_keys
 from stau_rl.envs.task import Batch, Task
@@ -63,6 +64,7 @@ class ProbeModels:
 
     Attributes:
         parameters: tensors by name, each [G S, ...].
+        seed_column: the seeds, int64 [S, 1], on the device.
         groups: of every layer, the normalisers of consecutive models of one form.
     """
 
@@ -80,11 +82,12 @@ class ProbeModels:
             [NormaliserGroup(list(same), 1).to(device) for _, same in groupby(each, shape_of)]
             for _ in range(shape.layers)
         ]
+        self.seed_column = torch.tensor(seeds, device=device)[:, None]
         self._first = torch.arange(len(each), device=device) * task.vocabulary
 
     def trained(self) -> list[Tensor]:
         """Every trained tensor."""
-        normalisers = [value for layer in self.groups for group in layer for value in group.parameters()]
+        normalisers = [value for layer in self.groups for group in layer for value in group.learned.values()]
         return [*self.parameters.values(), *normalisers]
 
     def forward(self, batch: Batch) -> tuple[Tensor, Seen]:

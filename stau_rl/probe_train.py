@@ -5,7 +5,7 @@ every step, the same for all normalisers of a seed. The loss is the mean cross-e
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,7 @@ from stau_rl.probe_model import ProbeModels
 EVALUATION = 1 << 40
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """How models are trained.
 
@@ -58,7 +58,7 @@ def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | N
     optimiser = torch.optim.Adam(models.trained(), lr=recipe.rate, betas=(0.9, 0.99), fused=True)
     dead = torch.zeros(len(models.specs) * len(models.seeds), device=models.device)
     for step in range(recipe.steps):
-        batch = items(models.task, models.seeds, step * recipe.batch, recipe.batch, models.device)
+        batch = items(models, models.task, step * recipe.batch, recipe.batch)
         logits, seen = models.forward(batch)
         if step == 0:
             dead = (seen.mass.detach() < 1e-6).float().mean((1, 2))
@@ -74,10 +74,10 @@ def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | N
     return dead
 
 
-def items(task: Task, seeds: Sequence[int], first: int, count: int, device: torch.device) -> Batch:
-    """Items first, ..., first + count - 1 of every seed: [seeds, count, ...]."""
-    index = torch.arange(first, first + count, device=device).expand(len(seeds), -1)
-    return task.items(torch.tensor(seeds, device=device)[:, None], index)
+def items(models: ProbeModels, task: Task, first: int, count: int) -> Batch:
+    """Items first, ..., first + count - 1 of a task, for every seed of the models: [seeds, count, ...]."""
+    index = torch.arange(first, first + count, device=models.device).expand(len(models.seeds), -1)
+    return task.items(models.seed_column, index)
 
 
 @torch.no_grad()
@@ -92,7 +92,7 @@ def calibrate(models: ProbeModels, recipe: Recipe) -> None:
         return
     if models.shape.layers != 1:
         raise ValueError(f"a calibrated attention head needs models of one layer, got {models.shape.layers}")
-    _, seen = models.forward(items(models.task, models.seeds, 0, recipe.batch, models.device))
+    _, seen = models.forward(items(models, models.task, 0, recipe.batch))
     start = 0
     for group in models.groups[0]:
         mine = slice(start, start + group.models)
