@@ -46,12 +46,12 @@ class Heads:
             for column in ("head", "f(s), weights are f(s) / sum f(s)", "mass", "sharpened by", "source"):
                 table.add_column(column, overflow="fold", no_wrap=column == "head")
             for member in HEADS.values():
-                mass = MASS[member.mass_kind]
-                table.add_row(str(member()), member.formula, mass, member.sharpness or "-", member.source)
+                kind = MASS[member.mass_kind]
+                table.add_row(str(member()), member.formula, kind, member.sharpness or "-", member.source)
         else:
             scores = parse_scores(self.scores)
             width = 62 + 12 * len(scores)
-            for column in ("head", *(f"{score:g}" for score in scores.tolist()), "mass", "entropy"):
+            for column in ("head", *(f"{value:g}" for value in scores.tolist()), "mass", "entropy"):
                 table.add_column(column, justify="left" if column == "head" else "right")
             heads: list[Head] = [parse_head(text) for text in self.head] or [member() for member in HEADS.values()]
             for head in heads:
@@ -63,7 +63,7 @@ class Heads:
                 entropy = float(-(weights * weights.clamp(min=1e-300).log()).sum())
                 # Only weights that sum to 1 have an entropy.
                 last = f"{entropy + 0.0:.4g}" if head.mass_kind == "simplex" else "-"
-                table.add_row(str(head), *(f"{value:.4g}" for value in [*weights.tolist(), float(mass)]), last)
+                table.add_row(str(head), *(f"{value:.4g}" for value in [*weights.tolist(), mass.item()]), last)
         wide_console(width).print(table)
 
 

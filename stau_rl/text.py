@@ -270,6 +270,11 @@ def _convert(where: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> 
             lambda v: isinstance(v, tuple) and all(map(_is_number, v)),
             lambda v: tuple(map(_as_float, v)),
         ),
+        tuple[str, ...]: (
+            "a list of words",
+            lambda v: isinstance(v, tuple) and all(isinstance(item, str) for item in v),
+            lambda v: tuple(map(str, v)),
+        ),
         Schedule: ("an expression of t", lambda v: isinstance(v, Schedule), lambda v: v),
     }
     wanted = [converters[option] for option in options if option in converters]

@@ -56,9 +56,7 @@ class PowerNorm(Head):
         scores, mask = prepare(scores, mask)
         if scores.shape[dim] == 0:
             return scores
-        if self.centre == "mean":
-            scores = scores - _mean(scores, dim, mask)
-        log_x = log_relu(scores - self.fixed(self.threshold))
+        log_x = log_relu(self.centred(scores, dim, mask) - self.fixed(self.threshold))
         if mask is not None:
             log_x = torch.where(mask, log_x, -torch.inf)
         p: Any = self.fixed(self.p)
@@ -67,6 +65,10 @@ class PowerNorm(Head):
             c = torch.as_tensor(self.fixed(self.c), dtype=scores.dtype, device=scores.device)
             return share_log(log_f, dim, mask, p * c.log())
         return share_log(log_f, dim, mask) + self._log_gate(p, log_x.amax(dim, keepdim=True))
+
+    def centred(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+        """What the threshold is compared with: the scores, less their row's mean if `centre` says so."""
+        return scores - _mean(scores, dim, mask) if self.centre == "mean" else scores
 
     def _log_gate(self, p: Any, log_m: Tensor) -> Tensor:
         if self.gate == "none":
