@@ -2,7 +2,7 @@
 
 | file | what it holds |
 | --- | --- |
-| `groups/*.csv` | a row per normaliser, seed and length of one group; written last, so that it says the group is whole |
+| `groups/*.csv` | a row per normaliser, seed and length of one group; written last, so a group that has it is whole |
 | `groups/*.npz` | example rows of attention weights, and how the row masses are spread |
 | `probe.csv` | all rows, in the order of the plan |
 | `summary.csv` | median, worst seed and interval of every metric |

@@ -33,7 +33,7 @@ METRICS = {
     "below_1e6": "share of keys with weight < 1e-6",
     "kurtosis": "excess kurtosis of the weights of a row",
 }
-"""Metrics and their meaning; shares and means, over the queries of the evaluation. Empty where a task lacks the kind."""
+"""Metrics and their meaning: shares and means over the tested queries; nan where a task has none of the kind."""
 
 DEAD, BINS = 1e-6, 20
 # Items at once, times places: keeps the memory of long items in bounds.

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn.functional import embedding
 
 from stau_rl.agents.attention import Attended
-from stau_rl.agents.normaliser_group import NormaliserGroup, shape_of
 from stau_rl.agents.attention_spec import AttentionSpec
 from stau_rl.agents.fir import smooth_keys
+from stau_rl.agents.normaliser_group import NormaliserGroup, shape_of
 from stau_rl.envs.task import Batch, Task
 
 EPS = 1e-6
@@ -89,6 +89,18 @@ class ProbeModels:
         """Every trained tensor."""
         normalisers = [value for layer in self.groups for group in layer for value in group.learned.values()]
         return [*self.parameters.values(), *normalisers]
+
+    def learned_texts(self) -> list[str]:
+        """What every model's normalisers hold that is not in their text, such as `threshold=0.05`: one per model."""
+        texts = [""] * (len(self.specs) * len(self.seeds))
+        for layer in self.groups:
+            start = 0
+            for group in layer:
+                for name, values in group.values().items():
+                    for model, value in enumerate(values.flatten().tolist(), start):
+                        texts[model] += f"{', ' if texts[model] else ''}{name}={value:.4g}"
+                start += group.models
+        return texts
 
     def forward(self, batch: Batch) -> tuple[Tensor, Seen]:
         """Logits of every query, and what the last layer's attention did.

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from stau_rl.agents.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
@@ -53,8 +53,8 @@ class Setting:
     task: str
     normalisers: tuple[str, ...]
     seeds: tuple[int, ...]
-    shape: Shape = Shape()
-    recipe: Recipe = Recipe()
+    shape: Shape = field(default_factory=Shape)
+    recipe: Recipe = field(default_factory=Recipe)
     items: int = 4096
     factors: tuple[int, ...] = ()
 

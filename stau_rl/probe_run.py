@@ -1,5 +1,6 @@
 """Training and testing the settings of a probe, group by group."""
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from stau_rl.probe_files import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder
 from stau_rl.probe_metrics import evaluate
 from stau_rl.probe_model import ProbeModels
 from stau_rl.probe_plan import Setting
+from stau_rl.probe_plot import save_figures
 from stau_rl.probe_summary import summary
 from stau_rl.probe_train import EVALUATION, items, train
 from stau_rl.study_files import write_rows
@@ -33,18 +35,18 @@ def run_probe(
     out: str | Path | None = None,
     resume: bool = False,
     report: Report | None = None,
-    plugins: Sequence[str] = (),
+    plugins: Sequence[str | Path] = (),
 ) -> tuple[pd.DataFrame, list[Maps]]:
     """Train and test every setting, or read what the folder has.
 
     Args:
         settings: what to do.
-        device: `cpu`, `cuda` or another torch device. On a GPU all normalisers of a setting train together; on a CPU one
-            after the other, each with all its seeds.
+        device: `cpu`, `cuda` or another torch device. On a GPU all normalisers of a setting train together; on a CPU
+            one after the other, each with all its seeds.
         out: a folder to fill.
         resume: the folder may hold finished groups.
         report: called as the work goes on.
-        plugins: digests of the files of plug-ins; part of a group's identity.
+        plugins: the files of plug-ins that were loaded; their content is part of a group's identity.
 
     Returns:
         A row per setting, normaliser, seed and length, with the columns of `stau_rl.probe_files`; and for each group
@@ -55,15 +57,15 @@ def run_probe(
         ValueError: the device is not there, or the folder is not free.
     """
     where = find_device(device)
-    together = 1 if where.type == "cpu" else 1 << 30
-    groups = [group for setting in settings for group in setting.groups(together)]
+    groups = [group for setting in settings for group in setting.groups(models_at_once(where))]
+    digests = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in plugins]
     tables, maps = [], []
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(ProbeFolder(out, resume))
         for number, group in enumerate(groups):
             text = ", ".join(group.normalisers) if len(group.normalisers) < 3 else f"{len(group.normalisers)} heads"
             name = f"{group.task}: {text}"
-            identity = f"{group.part.replace(' ', '_')}-{group.identity(where.type, plugins)}"
+            identity = f"{group.part.replace(' ', '_')}-{group.identity(where.type, digests)}"
             found = folder.read(identity) if folder is not None else None
             if found is None:
                 begun = time.perf_counter()
@@ -85,7 +87,7 @@ def run_probe(
         if folder is not None:
             write_rows(folder.path / TABLE, rows)
             write_rows(folder.path / SUMMARY, summary(rows))
-            _draw(rows, maps, folder.path)
+            save_figures(maps, folder.path)
     return rows, maps
 
 
@@ -148,6 +150,11 @@ def _examples(models: ProbeModels) -> Any:
     return seen.weights[:, :, 0].cpu().numpy()
 
 
+def models_at_once(device: torch.device) -> int:
+    """How many normalisers of a setting train together: on a CPU one, which keeps what is lost to a stop small."""
+    return 1 if device.type == "cpu" else 1 << 30
+
+
 def find_device(text: str) -> torch.device:
     """The torch device of a name; `auto` is CUDA where there is a GPU.
 
@@ -168,9 +175,3 @@ def find_device(text: str) -> torch.device:
 def device_name(device: torch.device) -> str:
     """The GPU's name, or `cpu`."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-
-
-def _draw(rows: pd.DataFrame, maps: Sequence[Maps], folder: Path) -> None:
-    from stau_rl.probe_plot import save_figures
-
-    save_figures(rows, maps, folder)

@@ -17,20 +17,20 @@ GOOD_HIGH = frozenset({"recall", "worst_key", "decoded", "decoded_worst_key", "s
 """Metrics whose worst seed is the lowest; of the others it is the highest."""
 UNBOUNDED = frozenset({"kurtosis"})
 KEYS = ("part", "task", "normaliser", "factor")
-SHOWN = (
-    *("recall", "worst_key", "decoded", "decoded_worst_key", "false_refusal", "commit_rate", "hallucination"),
-    *("mass_answerable", "mass_unanswerable", "auroc", "dead_row_rate"),
+TABLES = (
+    ("recall", "worst_key", "decoded", "decoded_worst_key", "false_refusal", "commit_rate", "hallucination"),
+    ("mass_answerable", "mass_unanswerable", "auroc", "dead_row_rate", "risk_80", "aurc", "silent_decoded"),
+    ("sink_mass", "entropy", "top1_mass", "top10_mass", "below_1e6", "kurtosis"),
 )
-MORE = ("risk_80", "aurc", "sink_mass", "entropy", "top1_mass", "top10_mass", "below_1e6", "kurtosis")
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A row per setting, normaliser, length and metric, over the seeds.
 
     Returns:
-        Columns `part, task, normaliser, factor, metric, median, worst, low, high, seeds`: the worst seed's value, and the
-        95 % Student interval of the mean over seeds, cut to [0, 1] where the metric is a share; empty metrics are left
-        out.
+        Columns `part, task, normaliser, factor, metric, median, worst, low, high, seeds`: the worst seed's value, and
+        the 95 % Student interval of the mean over seeds, cut to [0, 1] where the metric is a share; empty metrics are
+        left out.
     """
     found = []
     for keys, group in rows.groupby(list(KEYS), sort=False):
@@ -60,7 +60,7 @@ def render(rows: pd.DataFrame) -> RenderableType:
             f"{task}: median of {seeds} seeds (worst); {about['layers']} layer(s), {about['steps']} steps of "
             f"{about['batch']}, {about['items']} test items, {about['positions']} positions"
         )
-        for shown in (SHOWN, MORE):
+        for shown in TABLES:
             parts.append(_table(group, title, shown))
             title = ""
     parts.append(Text("\n".join(notes())))
@@ -75,7 +75,8 @@ def _table(group: pd.DataFrame, title: str, metrics: tuple[str, ...]) -> Table:
     if lengths:
         table.add_column("length", justify="right")
     for metric in known:
-        table.add_column(metric.replace("_", " "), justify="right", min_width=6)
+        words = metric.split("_")
+        table.add_column("\n".join(words), justify="right", min_width=max(6, *map(len, words)), vertical="bottom")
     for (normaliser, factor), own in group.groupby(["normaliser", "factor"], sort=False):
         cells = {row["metric"]: cell(row["median"], row["worst"]) for row in own.to_dict("records")}
         head = [str(normaliser), f"{factor}x"] if lengths else [str(normaliser)]
@@ -97,5 +98,5 @@ def _short(value: float) -> str:
 
 def notes() -> Iterator[str]:
     """What the columns mean."""
-    for metric in (*SHOWN, *MORE):
+    for metric in METRICS:
         yield f"{metric.replace('_', ' ')}: {METRICS[metric]}."
