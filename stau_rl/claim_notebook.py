@@ -1,6 +1,7 @@
 """The notebook that reads the claim's rows: written as a file of its own format, without outputs."""
 
 import json
+from collections.abc import Sequence
 
 CELLS = (
     (
@@ -46,8 +47,13 @@ CELLS = (
 
 def notebook() -> str:
     """The notebook as text; the same text whatever the data."""
+    return as_notebook(CELLS)
+
+
+def as_notebook(sources: Sequence[tuple[str, str]]) -> str:
+    """A notebook without outputs, of cells given as (`markdown` or `code`, source)."""
     cells = []
-    for number, (kind, source) in enumerate(CELLS):
+    for number, (kind, source) in enumerate(sources):
         cell: dict[str, object] = {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
         if kind == "code":
             cell |= {"execution_count": None, "outputs": []}
