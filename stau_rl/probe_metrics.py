@@ -36,8 +36,8 @@ METRICS = {
 """Metrics and their meaning: shares and means over the tested queries; nan where a task has none of the kind."""
 
 DEAD, BINS = 1e-6, 20
-# Items at once, times places: keeps the memory of long items in bounds.
-_PLACES_AT_ONCE = 1 << 16
+# Items at once, times places, and times models: keeps the memory of long items and of many models in bounds.
+_PLACES_AT_ONCE, _OF_ALL_MODELS = 1 << 16, 1 << 20
 
 
 @torch.no_grad()
@@ -49,7 +49,8 @@ def evaluate(models: ProbeModels, task: Task, count: int) -> tuple[dict[str, Ten
         [models, 2, bins] of answerable and unanswerable queries in equal bins of [0, 1], larger masses in the last.
     """
     rows: dict[str, list[Tensor]] = {}
-    at_once = max(1, min(count, _PLACES_AT_ONCE // task.length))
+    each = len(models.specs) * len(models.seeds)
+    at_once = max(1, min(_PLACES_AT_ONCE, _OF_ALL_MODELS // each) // task.length)
     for first in range(0, count, at_once):
         size = min(at_once, count - first)
         batch = items(models, task, EVALUATION + first, size)

@@ -3,7 +3,7 @@
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from stau_rl.probe_files import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder
 from stau_rl.probe_metrics import evaluate
 from stau_rl.probe_model import ProbeModels
 from stau_rl.probe_plan import Setting
-from stau_rl.probe_plot import save_figures
 from stau_rl.probe_summary import summary
 from stau_rl.probe_train import EVALUATION, items, train
 from stau_rl.study_files import write_rows
@@ -87,7 +86,11 @@ def run_probe(
         if folder is not None:
             write_rows(folder.path / TABLE, rows)
             write_rows(folder.path / SUMMARY, summary(rows))
-            save_figures(maps, folder.path)
+            # Batch machines may lack what draws; a resumed run elsewhere draws from the same files.
+            with suppress(ModuleNotFoundError):
+                from stau_rl.probe_plot import save_figures
+
+                save_figures(maps, folder.path)
     return rows, maps
 
 
