@@ -5,14 +5,14 @@ A policy is `score | head`, such as `centred_ucb(c=1) | s_tau(tau=5)`, or a name
 
 from stau_rl.agents.gradient_bandit import GradientBandit
 from stau_rl.agents.greedy import EpsGreedy, Greedy
-from stau_rl.agents.pipe import Pipe
+from stau_rl.agents.pipe import RENORMALISE, Pipe
 from stau_rl.agents.policy import Policy
 from stau_rl.agents.scores import SCORES, CentredUcb, Mean, Score, Ucb
 from stau_rl.agents.thompson import Thompson
 from stau_rl.agents.ucb1 import Ucb1
 from stau_rl.agents.uniform_random import Random
 from stau_rl.heads import HEADS
-from stau_rl.text import Registry, SpecError, parse_pipe
+from stau_rl.text import Call, Registry, SpecError, parse_pipe
 
 POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, GradientBandit)
 
@@ -24,14 +24,18 @@ def parse_policy(text: str) -> Policy:
         SpecError: saying which part is wrong and what would be accepted.
     """
     calls = parse_pipe(text, "policy")
-    if len(calls) == 2:
+    renormalise = len(calls) == 3 and calls[2] == Call(RENORMALISE)
+    if len(calls) == 2 or renormalise:
         score, head = SCORES.build(calls[0]), HEADS.build(calls[1])
         try:
-            return Pipe(score, head)
+            return Pipe(score, head, renormalise)
         except ValueError as error:
             raise SpecError(f"policy {text!r}: {error}") from None
     if len(calls) > 2:
-        raise SpecError(f"policy {text!r}: expected one name or score | head, got a pipe of {len(calls)}")
+        raise SpecError(
+            f"policy {text!r}: expected one name, score | head, or score | head | {RENORMALISE}, "
+            f"got a pipe of {len(calls)}"
+        )
     name = calls[0].name
     if name in SCORES and name not in POLICIES:
         raise SpecError(f"policy {text!r} is a score alone; add a head, as in '{name} | softmax(beta=1)'")

@@ -32,6 +32,11 @@ class Policy:
         """Pull arm t at each step t < K before anything else."""
         return False
 
+    @property
+    def may_abstain(self) -> bool:
+        """Some steps may pull no arm: they earn 0, cost mu* of regret, and leave every count as it is."""
+        return False
+
     def lowered(self) -> "Policy":
         """The policy that engines run: itself, or what it is shorthand for."""
         return self
@@ -40,7 +45,7 @@ class Policy:
         """Put the policy's own tensors into `state.own` before the first step."""
 
     def choose(self, state: "State", draws: "Draws") -> Tensor:
-        """The arm each instance pulls, int64 [instances]."""
+        """The arm each instance pulls, int64 [instances]; the number of arms K where it abstains."""
         raise NotImplementedError
 
     def learn(self, state: "State", arms: Tensor, rewards: Tensor) -> None:

@@ -60,12 +60,13 @@ class Block:
     """What one policy did on one block of instances; C checkpoints, K arms, n instances, T steps.
 
     Attributes:
-        regret: pseudo-regret sum_k n_k (mu* - mu_k) after each checkpoint's plays, float64 [C, n].
+        regret: pseudo-regret sum_k n_k (mu* - mu_k) after each checkpoint's plays, float64 [C, n]; a step
+            without a pull adds mu*.
         optimal: the pull at the checkpoint's step was an optimal arm, bool [C, n].
         late_optimal: pulls of optimal arms in the last tenth of the horizon, int64 [n].
         pulls: pulls per arm at the horizon, int64 [K, n].
         reward_sums: reward sums per arm at the horizon, float64 [K, n].
-        actions: every pull, int16 [T, n]; None unless `record`.
+        actions: every pull, int16 [T, n], -1 for a step without one; None unless `record`.
         rewards: every reward, float64 [T, n]; None unless `record`.
     """
 

@@ -157,6 +157,8 @@ def simulate(
         total=torch.zeros(n, dtype=torch.float64, device=place),
     )
     gaps = torch.as_tensor(arms.gaps(), device=place).expand(k, n)
+    best = torch.as_tensor(arms.means.max(axis=0), device=place)
+    idle = torch.zeros(n, dtype=torch.int64, device=place)
     late_optimal = torch.zeros(n, dtype=torch.int64, device=place)
     first_late = late_start(horizon)
     rows = {int(step) - 1: row for row, step in enumerate(checkpoints)}
@@ -172,20 +174,26 @@ def simulate(
             arm = torch.full((n,), step, dtype=torch.int64, device=place)
         else:
             arm = policy.choose(state, draws)
+        pulled = arm < k
+        arm = arm.clamp(max=k - 1)
         reward = rewards.draw(arm, draws.reward_word(step))
-        state.counts.scatter_add_(0, arm[None], torch.ones_like(arm)[None])
+        if policy.may_abstain:
+            reward = torch.where(pulled, reward, 0.0)
+            idle += ~pulled
+        state.counts.scatter_add_(0, arm[None], pulled.to(torch.int64)[None])
         state.sums.scatter_add_(0, arm[None], reward[None])
         state.total += reward
         policy.learn(state, arm, reward)
         if step >= first_late or step in rows:
-            is_optimal = gaps.gather(0, arm[None])[0] == 0
+            is_optimal = pulled & (gaps.gather(0, arm[None])[0] == 0)
             if step >= first_late:
                 late_optimal += is_optimal
             if step in rows:
-                regret[rows[step]] = (state.counts * gaps).sum(0).cpu().numpy()
+                regret[rows[step]] = ((state.counts * gaps).sum(0) + idle * best).cpu().numpy()
                 optimal[rows[step]] = is_optimal.cpu().numpy()
         if actions is not None and reward_log is not None:
-            actions[step], reward_log[step] = arm.cpu().numpy(), reward.cpu().numpy()
+            actions[step] = torch.where(pulled, arm, -1).cpu().numpy()
+            reward_log[step] = reward.cpu().numpy()
         if progress is not None and (step + 1) % report_every == 0:
             progress(n * report_every)
     if progress is not None:

@@ -13,6 +13,7 @@ _LAZY = {
     "run_regret": "stau_rl.regret",
     "RegretResult": "stau_rl.result",
     "run_study": "stau_rl.study",
+    "analyse": "stau_rl.score_analysis",
     "tau_star": "stau_rl.calibration",
     "match_sharpness": "stau_rl.calibration",
     "softmax_to_s_tau": "stau_rl.calibration",

@@ -18,6 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str], shared: bool) -> None:
     import tyro
 
+    from stau_rl.cli_analyse import Analyse
     from stau_rl.cli_heads import Calibrate, Heads
     from stau_rl.cli_probe import Probe
     from stau_rl.cli_regret import Regret
@@ -30,7 +31,15 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
         print(f"stau-rl {__version__}")
         return
     command = tyro.extras.subcommand_cli_from_dict(
-        {"regret": Regret, "study": Study, "probe": Probe, "heads": Heads, "calibrate": Calibrate, "speed": Speed},
+        {
+            "regret": Regret,
+            "study": Study,
+            "probe": Probe,
+            "heads": Heads,
+            "calibrate": Calibrate,
+            "analyse": Analyse,
+            "speed": Speed,
+        },
         prog="stau-rl",
         description="How should a vector of scores become a decision? Swap that step and measure what changes.",
         args=arguments,

@@ -41,7 +41,7 @@ class Heads:
         load_plugins(self.plugin)
         if self.head and self.scores is None:
             raise ValueError("--head needs --scores, the scores whose weights to show")
-        table, width = Table(), 0
+        table, width = Table(), 156
         if self.scores is None:
             for column in ("head", "f(s), weights are f(s) / sum f(s)", "mass", "sharpened by", "source"):
                 table.add_column(column, overflow="fold", no_wrap=column == "head")

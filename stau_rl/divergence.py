@@ -97,8 +97,9 @@ def divergences(policy: Policy, table: ArmTable, seed: int, expected: Block, fou
             distances = torch.full(one.shape, torch.inf) if forced else _distances(policy, state, draws, one, other)
             answer += [Divergence(int(instances[i]), step, float(distances[i])) for i in parting]
         reward = torch.as_tensor(rewards[step, instances])
-        state.counts.scatter_add_(0, one[None], torch.ones_like(one)[None])
-        state.sums.scatter_add_(0, one[None], reward[None])
+        arm = one.clamp(min=0)
+        state.counts.scatter_add_(0, arm[None], (one >= 0).to(torch.int64)[None])
+        state.sums.scatter_add_(0, arm[None], reward[None])
         state.total += reward
         policy.learn(state, one, reward)
     return answer
@@ -108,12 +109,17 @@ def _distances(policy: Policy, state: State, draws: Draws, one: Tensor, other: T
     if takes_largest(policy):
         return _score_distances(policy, state, draws, one, other)
     if isinstance(policy, Pipe):
-        weights = policy.head.unchecked_log_weights(policy.score.values(state, torch.float64), dim=0).exp()
+        weights = policy.weights(state, torch.float64)
     elif isinstance(policy, GradientBandit):
         weights = state.own["weights"]
     else:
         weights = torch.ones_like(state.sums)
-    cdf = weights.cumsum(0) / weights.sum(0)
+    cdf = weights.cumsum(0)
+    if policy.may_abstain:
+        # A step without a pull, -1, comes after the last arm.
+        one, other = (torch.where(arm < 0, state.arms, arm) for arm in (one, other))
+    else:
+        cdf = cdf / cdf[-1]
     arms = torch.arange(state.arms)[:, None]
     between = (torch.minimum(one, other) <= arms) & (arms < torch.maximum(one, other))
     return torch.where(between, (cdf - draws.action(state.step)).abs(), 0.0).amax(0)

@@ -213,7 +213,8 @@ def forget(name: str) -> None:
 
 def plugin_hashes(policies: list[Any]) -> dict[str, str]:
     """SHA-256 of the code of every plug-in head in some policies, by the head's name."""
-    heads = [getattr(policy, "head", None) for policy in policies]
+    outer = [getattr(policy, "head", None) for policy in policies]
+    heads = [*outer, *(getattr(one, "inner", None) for one in outer)]
     return {one.name: one.plugin.sha256 for one in heads if isinstance(one, PluginHead)}
 
 

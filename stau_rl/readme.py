@@ -42,9 +42,10 @@ def tables() -> dict[str, str]:
 def _engines() -> str:
     """Which engine runs which policy, found by asking each engine."""
     rows = []
-    members: list[Any] = [Pipe(SCORES["mean"](), head()) for head in HEADS.values() if head.mass_kind == "simplex"]
+    heads = [head() for head in HEADS.values()]
+    members: list[Any] = [Pipe(SCORES["mean"](), head, head.mass_kind == "free") for head in heads]
     for policy in [*members, *(policy() for policy in POLICIES.values())]:
-        text = f"score \\| {policy.head}" if isinstance(policy, Pipe) else str(policy)
+        text = str(policy).replace("mean", "score", 1) if isinstance(policy, Pipe) else str(policy)
         rows.append((f"`{text}`", *(_runs(engine, policy) for engine in ENGINES.values())))
     header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
     return _markdown(("policy", *header), rows)

@@ -1,0 +1,162 @@
+"""Models trained side by side are those trained alone; first batches set what they should; rows stay finite."""
+
+import math
+
+import pytest
+import torch
+
+from stau_rl.agents.attention_model import AttentionModels, ModelSettings, rotate
+from stau_rl.agents.attention_spec import PRESETS, parse_attention
+from stau_rl.agents.learned import to_legal, to_raw
+from stau_rl.calibration import tau_star
+from stau_rl.heads.parameter import Range
+
+SMALL = ModelSettings(vocabulary=12, length=9, dim=8)
+
+
+def tokens(models: int, batch: int = 6, length: int = 9, seed: int = 5) -> torch.Tensor:
+    """A batch for each model: that of model m depends on m alone."""
+    return torch.stack(
+        [torch.randint(12, (batch, length), generator=torch.Generator().manual_seed(seed + m)) for m in range(models)]
+    )
+
+
+def train(models: AttentionModels, batch: torch.Tensor, steps: int = 4) -> torch.Tensor:
+    """Some steps of Adam towards predicting the first token at the last position; the logits after them."""
+    optimiser = torch.optim.Adam([part for part in models.parameters() if part.requires_grad], lr=1e-2)
+    last = torch.tensor([batch.shape[-1] - 1])
+    models.calibrate(batch, last)
+    for _ in range(steps):
+        logits, _ = models(batch, last)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 2), batch[..., 0].flatten(), reduction="sum")
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return models(batch, last)[0].detach()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [SMALL, ModelSettings(12, 9, 8, heads=2, layers=2, mlp=2, positions="rotary", own_key=False)],
+    ids=["one layer", "two layers"],
+)
+def test_models_side_by_side_are_the_models_alone(settings: ModelSettings) -> None:
+    """Every preset, and one with other numbers, in one batch of models; each against itself alone, after training."""
+    texts = [*PRESETS, "pn_fir_tau(p=4, fir_sigma=1, fir_taps=5)", "pn_fir(threshold=-0.5)", "pn_fir"]
+    specs, seeds = [parse_attention(text) for text in texts], [m % 3 for m in range(len(texts))]
+    batch = tokens(len(specs))
+    together = train(AttentionModels(settings, specs, seeds), batch)
+    assert bool(together.isfinite().all())
+    for m in range(0, len(specs), 1 if settings is SMALL else 5):
+        alone = train(AttentionModels(settings, specs[m : m + 1], seeds[m : m + 1]), batch[m : m + 1])
+        torch.testing.assert_close(together[m : m + 1], alone, rtol=2e-3, atol=2e-4)
+    # The same seed gives the same start, whatever the spec; another seed another.
+    start = AttentionModels(settings, specs, seeds).weights["query_0"]
+    assert torch.equal(start[0], start[3])
+    assert not torch.equal(start[0], start[1])
+
+
+def test_a_shared_batch_is_a_batch_for_each() -> None:
+    models = AttentionModels(SMALL, [PRESETS["sm_fir"]] * 2, [0, 1])
+    batch = tokens(1)[0]
+    shared, _ = models(batch)
+    each, _ = models(batch.expand(2, -1, -1))
+    assert torch.equal(shared, each)
+    assert shared.shape == (2, 6, 9, 12)
+    wanted = torch.tensor([8, 3])
+    torch.testing.assert_close(models(batch, wanted)[0], shared[:, :, wanted])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_padding_is_not_seen(name: str) -> None:
+    """Padded on the left or right, a model without positions says what it says of the short batch."""
+    models = AttentionModels(ModelSettings(12, 9, 8, positions="none"), [PRESETS[name]], [0])
+    short = tokens(1, length=5)[0]
+    expected, (attended,) = models(short)
+    for left in (0, 4):
+        padded = torch.zeros(6, 9, dtype=torch.int64)
+        padded[:, left : left + 5] = short
+        padding = torch.zeros(6, 9, dtype=torch.bool)
+        padding[:, left : left + 5] = True
+        logits, (seen,) = models(padded, padding=padding)
+        torch.testing.assert_close(logits[:, :, left : left + 5], expected, rtol=1e-4, atol=1e-5)
+        own = slice(left, left + 5)
+        torch.testing.assert_close(seen.weights[..., own, own], attended.weights, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("start", [-2.0, 0.0, 4.0])
+def test_the_first_batch_sets_the_threshold(start: float) -> None:
+    """One below the median of the rows' largest scores, from any start: half of the rows pass the gate's middle."""
+    spec = parse_attention(f"pn_fir_tau_calibrated(threshold={start})")
+    models = AttentionModels(SMALL, [spec] * 2, [0, 1])
+    batch = tokens(2, batch=200)
+    last = torch.tensor([8])
+    models.calibrate(batch, last)
+    _, (attended,) = models(batch, last)
+    peaks = attended.scores.amax(-1).flatten(1)
+    threshold = models.learned()[0]["threshold"][:, 0]
+    # The lower of the two middle values of an even number, as torch's median.
+    torch.testing.assert_close(threshold, peaks.nanmedian(-1).values.detach() - 1.0)
+    assert bool((attended.mass >= 0.5).float().mean() >= 0.5)
+    plain = AttentionModels(SMALL, [parse_attention(f"pn_fir_tau(threshold={start})")], [0])
+    plain.calibrate(batch[:1], last)
+    assert plain.learned()[0]["threshold"].item() == pytest.approx(start)
+
+
+def test_the_first_batch_sets_tau_to_its_closed_form() -> None:
+    models = AttentionModels(
+        ModelSettings(12, 9, 8, heads=2),
+        [parse_attention("s_tau_closed"), parse_attention("s_tau_closed(learn=[tau])")],
+        [0, 1],
+    )
+    batch = tokens(2)
+    models.calibrate(batch)
+    _, (attended,) = models(batch)
+    found = models.learned()[0]["tau"]
+    for m in range(2):
+        expected = tau_star(attended.scores[m].detach(), mask=attended.mask[0].expand(6, 2, 9, 9), pool="head")
+        torch.testing.assert_close(found[m].double(), expected.closed_form, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "value"),
+    [(Range(low=1.0), 2.0), (Range(low=0.0), 1e-3), (Range(above=0.0), 10.0), (Range(), -2.0), (Range(low=1.0), 60.0)],
+)
+def test_learned_values_start_where_they_should(limits: Range, value: float) -> None:
+    raw = torch.tensor(to_raw("x", value, limits), dtype=torch.float64)
+    assert float(to_legal(raw, limits)) == pytest.approx(value, rel=1e-12)
+    assert limits.holds(float(to_legal(torch.tensor(-3.0), limits)))
+
+
+def test_tau_is_one_plus_softplus_of_what_is_learned() -> None:
+    models = AttentionModels(SMALL, [parse_attention("s_tau(tau=1.7)")], [0])
+    (raw,) = [part for name, part in models.named_parameters() if name.endswith("learned.tau")]
+    assert raw.shape == (1, 1)
+    assert 1 + math.log1p(math.exp(raw.item())) == pytest.approx(1.7, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: AttentionModels(SMALL, [parse_attention("s_tau(tau=1)")], [0]), "tau must start above 1, got 1"),
+        (lambda: AttentionModels(SMALL, [], []), "at least one; got 0 and 0"),
+        (lambda: AttentionModels(SMALL, [PRESETS["softmax"]], [0, 1]), "got 1 and 2"),
+        (lambda: ModelSettings(12, 9, dim=9, heads=2), "dim must be a multiple of heads, got dim=9, heads=2"),
+        (lambda: ModelSettings(12, 9, positions="sine"), "positions must be one of learned, none, rotary, got 'sine'"),
+        (lambda: ModelSettings(12, 9, layers=0), "layers must be at least 1, got 0"),
+        (
+            lambda: AttentionModels(SMALL, [PRESETS["softmax"]], [0])(tokens(1, length=10)),
+            "10 tokens, but learned positions reach 9",
+        ),
+        (lambda: to_raw("x", 0.5, Range(low=0.0, high=1.0)), "cannot learn x"),
+    ],
+)
+def test_errors_say_what_is_wrong(call: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()  # type: ignore[operator]
+
+
+def test_rotary_scores_see_distances_alone() -> None:
+    x, y = torch.randn(2, 4, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).unbind()
+    near, far = (rotate(x, torch.arange(4) + s) @ rotate(y, torch.arange(4) + s).T for s in (0, 91))
+    torch.testing.assert_close(near, far, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,220 @@
+"""Captured scores: tau* of each head against a grid search, weights by hand, and what a bad file gets."""
+
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import stau_rl
+from stau_rl.agents.attention_model import AttentionModels, ModelSettings
+from stau_rl.agents.attention_spec import parse_attention
+from stau_rl.cli import main
+from stau_rl.heads import STau
+
+
+def normal(*shape: int, seed: int = 0, scale: float = 2.0) -> torch.Tensor:
+    return scale * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def recall_batch(generator: torch.Generator, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Four pairs of 8 keys and 8 values, a query key last; the value that follows it is the answer."""
+    keys = torch.rand(samples, 8, generator=generator).argsort(1)[:, :4]
+    values = 8 + torch.randint(8, (samples, 4), generator=generator)
+    asked = torch.randint(4, (samples, 1), generator=generator)
+    tokens = torch.cat([torch.stack([keys, values], 2).flatten(1), keys.gather(1, asked)], 1)
+    return tokens, values.gather(1, asked)[:, 0]
+
+
+def trained_scores() -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores of three trained two-layer transformers of four heads, [layers, heads, queries, keys], and their mask."""
+    seeds = (0, 1, 2)
+    shape = ModelSettings(vocabulary=16, length=9, dim=32, heads=4, layers=2, mlp=2)
+    models = AttentionModels(shape, [parse_attention("softmax")] * len(seeds), seeds)
+    optimiser = torch.optim.Adam(models.parameters(), lr=3e-3)
+    generator, last = torch.Generator().manual_seed(0), torch.tensor([8])
+    for _ in range(250):
+        tokens, answers = recall_batch(generator, 64)
+        logits, _ = models(tokens, last)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 2), answers.repeat(len(seeds)))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    # Better than guessing one of the four values of the context.
+    assert loss.item() < math.log(4)
+    _, layers = models(recall_batch(generator, 20)[0])
+    scores = torch.stack([attended.scores.detach().transpose(1, 2).flatten(2, 3).flatten(0, 1) for attended in layers])
+    return scores, layers[0].mask[0, 0, 0].repeat(20, 1)
+
+
+def grid_search(scores: torch.Tensor, mask: torch.Tensor) -> tuple[float, float]:
+    """The tau of least mean KL(softmax || s^tau) on a grid that is refined twice, and that KL."""
+    scores, many = scores.double(), mask.sum(-1) > 0
+    scores, mask = scores[many], mask[many]
+    log_p = scores.masked_fill(~mask, -torch.inf).log_softmax(-1)
+
+    def divergence(tau: float) -> float:
+        gap = torch.where(mask, log_p - STau(tau).log_weights(scores, mask=mask), 0.0)
+        return float((log_p.exp() * gap).sum(-1).mean())
+
+    low, high = 1.0, 12.0
+    for _ in range(4):
+        grid = np.linspace(low, high, 23)
+        best = float(min(grid, key=divergence))
+        low, high = max(1.0, best - grid[1] + grid[0]), best + grid[1] - grid[0]
+    return best, divergence(best)
+
+
+def test_tau_star_on_a_trained_transformer(capsys: pytest.CaptureFixture[str]) -> None:
+    scores, mask = trained_scores()
+    table = stau_rl.analyse(scores, mask)
+    closed = table[table.weights == "s_tau_closed"].reset_index()
+    least = table[table.weights == "s_tau_kl"].reset_index()
+    searched = pd.DataFrame(
+        [grid_search(scores[row.layer, row.head], mask) for row in least.itertuples()], columns=["tau", "kl"]
+    )
+    assert len(searched) == 24
+    # The grid's last step is 11 / 22 / 11^3, and a KL near its minimum is flat.
+    np.testing.assert_allclose(least.tau, searched.tau, atol=1e-3)
+    np.testing.assert_allclose(least.kl, searched.kl, rtol=1e-4, atol=1e-9)
+    assert (closed.kl >= least.kl).all()
+    correlation = float(np.corrcoef(closed.tau, searched.tau)[0, 1])
+    with capsys.disabled():
+        print(
+            f"\n24 heads: correlation of closed-form and grid-searched tau {correlation:.3f}; median KL left: closed "
+            f"{closed.kl.median():.4g}, searched {searched.kl.median():.4g} nats"
+        )
+    # The closed form weighs all keys alike, the divergence the likely ones: they agree in direction, not in value.
+    assert correlation > 0.2
+
+
+def test_the_numbers_of_one_head_by_hand() -> None:
+    """Softmax of (0, ln 2, ln 5) is (1, 2, 5) / 8; the second row sees two keys: (1/3, 2/3)."""
+    scores = torch.tensor([[0.0, math.log(2), math.log(5)], [0.0, math.log(2), math.nan]], dtype=torch.float64)
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    row = stau_rl.analyse(scores[None, None], mask).iloc[0]
+    entropy = [-(p * np.log(p)).sum() for p in (np.array([1, 2, 5]) / 8, np.array([1, 2]) / 3)]
+    assert row.entropy == pytest.approx(np.mean(entropy), rel=1e-14)
+    assert row.mean_weight == pytest.approx(2 / 5, rel=1e-14)
+    assert (row.rows, row.sparsity, row.sink_rate, row.top10_mass) == (2, 0.0, 0.5, pytest.approx(1.0))
+
+
+def test_before_and_after() -> None:
+    scores = normal(1, 1, 40, 30, scale=6.0)
+    table = stau_rl.analyse(scores).set_index("weights")
+    after = STau(float(table.tau.s_tau_kl)).weights(scores[0, 0])
+    assert table.top10_mass.s_tau_kl == pytest.approx(float(after.topk(10).values.sum(-1).mean()), rel=1e-12)
+    assert table.sparsity.s_tau_kl == pytest.approx(float((after < 1e-6).double().mean()))
+    assert table.sparsity.softmax > 0
+
+
+def test_minus_infinity_is_a_mask_and_causal_is_the_lower_triangle() -> None:
+    scores = normal(2, 2, 5, 7)
+    lower = torch.ones(5, 7, dtype=torch.bool).tril(2)
+    expected = stau_rl.analyse(scores, lower)
+    pd.testing.assert_frame_equal(stau_rl.analyse(scores, causal=True), expected)
+    pd.testing.assert_frame_equal(stau_rl.analyse(scores.masked_fill(~lower, -math.inf)), expected)
+    pd.testing.assert_frame_equal(
+        stau_rl.analyse(scores.masked_fill(~lower, math.nan).numpy(), lower.numpy()), expected
+    )
+
+
+@pytest.mark.parametrize("length", [1, 7, 63, 127, 129])
+def test_lengths_and_rows_without_keys(length: int) -> None:
+    mask = torch.rand(2, 1, 4, length, generator=torch.Generator().manual_seed(1)) < 0.5
+    mask[0, :, 1], mask[0, :, 0, 0] = False, True
+    mask[1] = False
+    table = stau_rl.analyse(normal(2, 2, 4, length).half(), mask)
+    first, second = table[table.layer == 0], table[table.layer == 1]
+    assert bool(first.drop(columns="tau").notna().all().all())
+    assert (second.rows == 0).all()
+    assert bool(second.entropy.isna().all())
+
+
+@pytest.mark.parametrize(
+    ("scores", "mask", "message"),
+    [
+        (torch.zeros(3, 4, 5), None, r"must be \[layers, heads, queries, keys\].*got shape \[3, 4, 5\]"),
+        (torch.zeros(0, 1, 2, 2), None, "without empty axes"),
+        (torch.zeros(1, 1, 2, 2, dtype=torch.int64), None, "must be floating-point numbers, got torch.int64"),
+        (torch.full((1, 2, 2, 2), math.nan), None, "scores of layer 0, head 0 hold 4 NaN or"),
+        (torch.zeros(1, 1, 2, 2), torch.ones(2, 2), "mask must be boolean"),
+        (torch.zeros(1, 1, 2, 2), torch.ones(3, 3, dtype=torch.bool), r"a mask of shape \[3, 3\] does not fit"),
+    ],
+)
+def test_bad_scores_are_named(scores: torch.Tensor, mask: torch.Tensor | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        stau_rl.analyse(scores, mask)
+
+
+def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = normal(2, 2, 6, 6).float().numpy()
+    mask = np.tril(np.ones((6, 6), dtype=bool))
+    np.savez(tmp_path / "scores.npz", scores=scores, mask=mask)
+    main(["analyse", str(tmp_path / "scores.npz"), "--out", str(tmp_path / "table.csv")])
+    printed = capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "table.csv")
+    pd.testing.assert_frame_equal(table, stau_rl.analyse(scores, mask))
+    for row in table[table.weights == "s_tau_kl"].itertuples():
+        assert f"{row.tau:.4g} ({row.kl:.3g})" in printed
+    assert {file.name for file in tmp_path.iterdir()} == {"scores.npz", "table.csv"}
+
+
+def saved(**arrays: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def single(array: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
+
+
+GOOD = np.zeros((1, 1, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (None, [], "No such file"),
+        (b"", [], "is no .npz file"),
+        (b"some text", [], "is no .npz file"),
+        (saved(scores=GOOD)[:80], [], "is no .npz file"),
+        (single(GOOD), [], "is a single array; save it with numpy.savez"),
+        (saved(), [], "has no array 'scores' (arrays: none)"),
+        (saved(a=GOOD, b=GOOD), [], "has no array 'scores' (arrays: a, b); name one with --key"),
+        (saved(a=GOOD), ["--key", "b"], "has no array 'b' (arrays: a)"),
+        (saved(scores=np.array([object()])), [], "cannot be read"),
+        (saved(scores=GOOD.astype(int)), [], "must be float16, float32 or float64, got int64"),
+        (saved(scores=GOOD[0]), [], "must be [layers, heads, queries, keys]"),
+        (saved(scores=GOOD * np.nan), [], "scores of layer 0, head 0 hold 4 NaN or +inf where unmasked"),
+        (saved(scores=GOOD, mask=np.ones((2, 2))), [], "mask must be boolean"),
+        (saved(scores=GOOD, mask=np.ones((3, 2), bool)), [], "a mask of shape [3, 2] does not fit"),
+        (saved(scores=GOOD), ["--eps", "-1"], "eps must be finite and >= 0, got -1"),
+        (saved(scores=GOOD), ["--out", "nowhere/t.csv"], "there is no folder"),
+    ],
+)
+def test_a_bad_file_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+    options: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "scores.npz").write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(SystemExit) as stop:
+        main(["analyse", "scores.npz", *(["--out", "table.csv"] if "--out" not in options else []), *options])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
