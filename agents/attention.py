@@ -70,9 +70,13 @@ def attend(
     """
     seen = mask.any(-2)
     keys, values = (torch.where(seen[..., None], part, 0.0) for part in (keys, values))
-    if fir is not None:
+    # Dot products are linear in the keys: with few queries it is less work to smooth the scores along the keys.
+    late = fir is not None and scores == "dot" and queries.shape[-2] < queries.shape[-1]
+    if fir is not None and not late:
         keys = smooth_keys(keys, fir)
     found = attention_scores(queries, keys, mask, scores)
+    if fir is not None and late:
+        found = smooth_keys(found.transpose(-1, -2), fir).transpose(-1, -2)
     weights = head.unchecked_log_weights(found, -1, mask).exp().to(values.dtype)
     mixed = weights @ values
     if output == "rms":

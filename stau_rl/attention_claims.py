@@ -52,7 +52,7 @@ class Expected:
         return bool(len(values) and (values >= self.low - 1e-5).all() and (values <= self.high + 1e-5).all())
 
 
-_SILENT = ("pn_fir_tau", "pn_fir_tau_sink")
+_SILENT = ("pn_fir_tau", "pn_fir_tau_sink", "pn_fir_tau_calibrated", "pn_fir_tau_sink(calibrate=threshold)")
 EXPECTED = (
     Expected(RECALL, "softmax", "decoded", 0.10, 0.35, every=False),
     Expected(RECALL, "sm_fir", "decoded", low=0.99),

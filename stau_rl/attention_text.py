@@ -65,7 +65,8 @@ def _expected(data: AttentionData) -> list[str]:
         "Expectations are those of published first measurements under this recipe. What it leaves open is chosen here: "
         "the unembedding is not tied to the embedding (tied, softmax finds less and the off-switch is never used), and "
         "what the head's output is added to is the normalised embedding (added to the embedding itself, more keys "
-        "starve).",
+        "starve); and scores start at unit scale with smoothed keys too, whose queries therefore start 1 / |w| = 1.99 "
+        "times longer (from scores of half that scale two to three keys of 32 starve).",
         _table(header, expected_rows(data)),
         *_starved(data),
     ]
@@ -129,8 +130,9 @@ def _thresholds(data: AttentionData) -> list[str]:
         return []
     parts = [
         "## Where the threshold starts",
-        "`pn_fir_tau` from other thresholds, as given and calibrated (one below the median of the largest score of the "
-        "first batch's rows). Dead rows have no gradient, so a threshold that starts above the scores stays there.",
+        "`pn_fir_tau` from other thresholds, as given and calibrated (one below the 10 % quantile of the largest "
+        "scores of the first batch's rows). Dead rows have no gradient, so a threshold that starts above the scores "
+        "stays there; one that starts far below them never learns to be silent.",
     ]
     for task in data.tasks("threshold"):
         rows = []

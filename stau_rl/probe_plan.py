@@ -11,11 +11,14 @@ from stau_rl.probe_model import Shape
 from stau_rl.probe_train import Recipe
 
 SIZES = ("small", "full")
-FIR = ("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_c", "pn_fir_tau", "pn_fir_tau_sink")
+FIR = (
+    *("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_c", "pn_fir_tau", "pn_fir_tau_sink"),
+    *("pn_fir_tau_calibrated", "pn_fir_tau_sink(calibrate=threshold)"),
+)
 ALL_FIR = (
     *FIR,
     *("ssmax_fir", "s_tau_fir", "escort_fir", "sparsemax_fir", "entmax15_fir", "learned_sink_fir", "softpick_fir"),
-    *("rela_fir", "sigmoid_fir", "lssar_fir", "pn_fir_tau_calibrated"),
+    *("rela_fir", "sigmoid_fir", "lssar_fir"),
 )
 PLAIN = (
     *("softmax", "softmax_scaled", "ssmax", "s_tau", "s_tau_closed", "escort", "sparsemax", "entmax15"),
@@ -147,10 +150,10 @@ def _full(seeds: tuple[int, ...]) -> list[Setting]:
         Setting(
             "mqar",
             "mqar",
-            ("softmax", "s_tau", "sparsemax", "entmax15", "power_norm"),
+            ("softmax", "s_tau", "sparsemax", "entmax15", "power_norm", "sm_fir"),
             seeds,
             Shape(layers=2),
-            Recipe(steps=4000),
+            Recipe(steps=3000),
             1024,
         ),
     ]

@@ -88,6 +88,17 @@ def test_softmax_attention_is_that_of_torch(length: int) -> None:
     torch.testing.assert_close(ours.output, theirs, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.parametrize("queries", [3, 40])
+def test_scores_are_those_of_the_smoothed_keys(queries: int) -> None:
+    """Few queries smooth the scores, many the keys; it makes no difference."""
+    q, k = normal(2, queries, 8), normal(2, 11, 8, seed=1)
+    mask = torch.rand(2, queries, 11, generator=torch.Generator().manual_seed(3)) < 0.7
+    mask[..., 4] = False
+    attended = attend(q, k, k, Softmax(), mask, fir=half_gaussian_taps())
+    smoothed = smooth_keys(k, half_gaussian_taps(), mask.any(-2))
+    torch.testing.assert_close(attended.scores, q @ smoothed.transpose(1, 2) / 8**0.5, rtol=1e-12, atol=1e-13)
+
+
 def test_lssa_scores_by_hand() -> None:
     """Log d log n cos(q, k), n the keys in the row: d = 4; n = 1, 2, 3 down a causal mask."""
     q, k = normal(3, 4), normal(3, 4, seed=1)

@@ -133,3 +133,11 @@ def test_mean_entropy():
 def test_match_sharpness_names_what_it_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         match_sharpness(**{"reference": STau(5.0), "family": "softmax", **arguments})
+
+
+@pytest.mark.parametrize("name", [name for name in HEADS if HEADS[name].mass_kind != "simplex"])
+def test_weights_that_need_not_sum_to_one_have_no_entropy(name):
+    with pytest.raises(ValueError, match="need not sum to 1, so they have no entropy"):
+        match_sharpness(HEADS[name](), "softmax", "entropy", rows(2, 3))
+    with pytest.raises(ValueError, match="is not smooth at score 0"):
+        match_sharpness(HEADS[name](), "softmax")

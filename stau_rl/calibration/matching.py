@@ -76,8 +76,11 @@ def mean_entropy(head: Head, scores: Tensor, dim: int = -1, mask: Tensor | None 
             left out.
 
     Raises:
-        ValueError: for NaN or +inf where unmasked, or where no row has an unmasked entry.
+        ValueError: for a head whose weights need not sum to 1, NaN or +inf where unmasked, or where no row has an
+            unmasked entry.
     """
+    if head.mass_kind != "simplex":
+        raise ValueError(f"the weights of {head} need not sum to 1, so they have no entropy to match")
     check_scores(scores, mask, finite=head.finite_only)
     with torch.no_grad():
         log_weights = head.unchecked_log_weights(scores.double(), dim, mask)
