@@ -21,8 +21,13 @@ MAPPED = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau")
 """Normalisers whose weights and masses are shown, in the silence task."""
 
 
-def publish(folder: Path, results: Path = RESULTS) -> None:
+def publish(folder: Path, results: Path = RESULTS, commit: str = "") -> None:
     """Write the rows, examples, masses and times of a finished probe where the page reads them.
+
+    Args:
+        folder: of the probe.
+        results: where the page reads.
+        commit: what made the rows, for those made where no checkout could tell.
 
     Raises:
         OSError: the folder holds no finished probe.
@@ -30,6 +35,8 @@ def publish(folder: Path, results: Path = RESULTS) -> None:
     rows = read_probe(folder / TABLE)
     # Ten digits are more than five seeds can settle; five keep the file small.
     rows = rows.drop(columns=["group"]).round(dict.fromkeys(METRICS, 5))
+    if commit:
+        rows["commit"] = rows["commit"].where(rows["commit"] != "unknown", commit)
     write_rows(results / ROWS, rows)
     write_rows(results / MAPS, pd.concat(_maps(folder, "weights", ("normaliser", "query", "place", "weight"))))
     write_rows(results / MASSES, pd.concat(_maps(folder, "masses", ("normaliser", "absent", "bin", "count"))))

@@ -30,10 +30,11 @@ def main() -> None:
     """Read the arguments and do it."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.attention_page", description=__doc__)
     parser.add_argument("--publish", type=Path, metavar="DIR", help="take the rows of this probe's folder first")
+    parser.add_argument("--commit", default="", help="what made the rows, where no checkout could tell")
     started = time.perf_counter()
-    folder = parser.parse_args().publish
-    if folder is not None:
-        publish(folder)
+    options = parser.parse_args()
+    if options.publish is not None:
+        publish(options.publish, commit=options.commit)
     write(AttentionData.load())
     print(f"{PAGE} written in {time.perf_counter() - started:.0f} s")
 

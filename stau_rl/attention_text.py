@@ -65,8 +65,9 @@ def _expected(data: AttentionData) -> list[str]:
         "Expectations are those of published first measurements under this recipe. What it leaves open is chosen here: "
         "the unembedding is not tied to the embedding (tied, softmax finds less and the off-switch is never used), and "
         "what the head's output is added to is the normalised embedding (added to the embedding itself, more keys "
-        "starve); and scores start at unit scale with smoothed keys too, whose queries therefore start 1 / |w| = 1.99 "
-        "times longer (from scores of half that scale two to three keys of 32 starve).",
+        "starve). Smoothed scores start at half of unit scale, so a threshold of 0 leaves some rows nearly off from "
+        "the first; `pn_fir_tau_calibrated` and `calibrate=threshold` start one below the 10 % quantile of the largest "
+        "scores of the first batch's rows instead.",
         _table(header, expected_rows(data)),
         *_starved(data),
     ]

@@ -20,7 +20,7 @@ from torch.nn.functional import embedding
 
 from stau_rl.agents.attention import Attended
 from stau_rl.agents.attention_spec import AttentionSpec
-from stau_rl.agents.fir import half_gaussian_taps, smooth_keys
+from stau_rl.agents.fir import smooth_keys
 from stau_rl.agents.normaliser_group import NormaliserGroup, shape_of
 from stau_rl.envs.task import Batch, Task
 
@@ -53,10 +53,7 @@ class Seen:
 
 
 class ProbeModels:
-    """Models of some normalisers and seeds.
-
-    A model's start depends on its seed alone, but for the query projections of smoothed keys, which start larger by one
-    factor so that scores have unit scale.
+    """Models of some normalisers and seeds; a model's start depends on its seed alone.
 
     Args:
         task: the task.
@@ -81,10 +78,6 @@ class ProbeModels:
             stacked = torch.stack([start[name] for start in starts]).repeat(len(specs), *[1] * first.dim())
             self.parameters[name] = stacked.to(device).requires_grad_()
         each = [spec for spec in specs for _ in seeds]
-        # Scores start at unit scale, as without smoothing: smoothed keys are shorter by the norm of the filter.
-        scale = torch.tensor([1.0 / _filter_norm(spec) for spec in each], device=device)[:, None, None]
-        for layer in range(shape.layers):
-            self.parameters[f"query_{layer}"].data.mul_(scale)
         self.groups = [
             [NormaliserGroup(list(same), 1).to(device) for _, same in groupby(each, shape_of)]
             for _ in range(shape.layers)
@@ -201,13 +194,6 @@ def _start(task: Task, seed: int, shape: Shape) -> dict[str, Tensor]:
     start["gain_out"] = torch.ones(d)
     start["unembedding"] = normal(d, task.vocabulary, deviation=unit)
     return start
-
-
-def _filter_norm(spec: AttentionSpec) -> float:
-    """Euclidean norm of the filter that smooths keys; 1 without one, and where scores are cosines."""
-    if not spec.fir_taps or spec.scores == "cosine":
-        return 1.0
-    return float(half_gaussian_taps(spec.fir_taps, spec.fir_sigma).norm())
 
 
 def _project(x: Tensor, maps: Tensor) -> Tensor:
