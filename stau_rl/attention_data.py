@@ -17,7 +17,7 @@ from stau_rl.study_files import write_rows
 
 RESULTS = ROOT / "notebooks" / "results"
 ROWS, MAPS, MASSES, SECONDS = (f"attention_{name}.csv" for name in ("rows", "maps", "masses", "timing"))
-MAPPED = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau")
+MAPPED = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau_calibrated")
 """Normalisers whose weights and masses are shown, in the silence task."""
 
 

@@ -89,7 +89,9 @@ def draw_lengths(data: AttentionData) -> Figure:
             colour = COLOURS[number % len(COLOURS)]
             panel.plot(list(values), list(values.values()), marker=MARKS[number % len(MARKS)], color=colour, label=name)
         panel.set_xscale("log", base=2)
-        panel.set_xlabel("length / trained length")
+        factors = sorted({factor for values in length_rows(data, task).values() for factor in values})
+        panel.set_xticks(factors, [f"{factor}x" for factor in factors])
+        panel.set_xlabel("trained length times")
         panel.set_ylabel("right answers, median seed")
         panel.set_ylim(-0.03, 1.03)
         panel.set_title(task, fontsize=9)
