@@ -112,10 +112,8 @@ def test_sentences_on_length_follow_the_numbers(data: AttentionData) -> None:
 
 def test_a_run_becomes_rows_and_a_page(tmp_path: Path) -> None:
     recipe = Recipe(steps=2, batch=4, warm_up=1)
-    settings = [
-        Setting(task, task, ("sm_fir", "pn_fir_tau_calibrated"), (0, 1), Shape(8), recipe, 32)
-        for task in ("recall", "silence")
-    ]
+    heads = ("sm_fir", "pn_fir_tau_calibrated")
+    settings = [Setting(task, task, heads, (0, 1), Shape(8), recipe, 32) for task in ("recall", "silence")]
     run_probe(settings, out=tmp_path / "run")
     results = tmp_path / "results"
     results.mkdir()
