@@ -36,7 +36,8 @@ def chosen(
     settings = plan(size, (3 if size == "small" else 5) if seeds is None else seeds)
     kept: list[Setting] = [] if tasks else list(settings)
     for text in tasks:
-        mine = [setting for setting in settings if text in (setting.part, setting.task)]
+        mine = [setting for setting in settings if setting.part == text]
+        mine = mine or [setting for setting in settings if setting.task == text]
         if not mine:
             task = parse_task(text)
             like = next((setting for setting in settings if parse_task(setting.task).name == task.name), settings[0])

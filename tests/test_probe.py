@@ -125,6 +125,9 @@ def test_plans_parse_and_say_what_is_wrong() -> None:
 
 def test_choosing_from_the_plan() -> None:
     assert [setting.part for setting in chosen("full", ["overwrite", "mqar"], [])] == ["overwrite", "mqar"]
+    # A part goes before the tasks of that text in other parts.
+    assert [setting.part for setting in chosen("full", ["recall"], [])] == ["recall"]
+    assert {setting.part for setting in chosen("full", ["passkey"], [])} == {"length"}
     (own,) = chosen("small", ["silence(unanswerable=0.2)"], ["sm_fir"], 2)
     assert (own.task, own.normalisers, own.seeds) == ("silence(unanswerable=0.2)", ("sm_fir",), (0, 1))
     with pytest.raises(ValueError, match="did you mean 'recall'"):
