@@ -5,13 +5,16 @@
 
 from gymnasium.envs.registration import register, registry
 
+from stau_rl.envs.task_registration import register_tasks
+
 NAMESPACE = "stau_rl"
 KINDS = ("Bernoulli", "Gaussian", "Contextual", "Empirical")
 IDS = tuple(f"{NAMESPACE}/{kind}Bandit-v0" for kind in KINDS)
 
 
 def register_environments() -> None:
-    """Register every id that is not registered yet."""
+    """Register every id that is not registered yet: the bandits, and the tasks of recall."""
+    register_tasks()
     for name, kind in zip(IDS, KINDS, strict=True):
         if name not in registry:
             register(

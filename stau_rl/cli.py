@@ -21,6 +21,7 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
     from stau_rl.cli_analyse import Analyse
     from stau_rl.cli_heads import Calibrate, Heads
     from stau_rl.cli_plateau import Plateau
+    from stau_rl.cli_probe import Probe
     from stau_rl.cli_regret import Regret
     from stau_rl.cli_rl_study import RLStudy
     from stau_rl.cli_speed import Speed
@@ -37,6 +38,7 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
             "regret": Regret,
             "study": Study,
             "plateau": Plateau,
+            "probe": Probe,
             "heads": Heads,
             "calibrate": Calibrate,
             "analyse": Analyse,

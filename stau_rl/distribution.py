@@ -58,7 +58,7 @@ def quantile_interval(values: ArrayLike, probability: float, confidence: float =
     P(l <= Bin(n, p) < u) or more, whatever the distribution. Each tail gets at most (1 - confidence) / 2.
 
     Args:
-        values: float64 [n], n >= 1, independent replicates.
+        values: float64 [n], n >= 1, independent replicates; infinite ones count as the largest or smallest.
         probability: level p of the quantile, in (0, 1).
         confidence: coverage, in (0, 1).
 
@@ -70,7 +70,7 @@ def quantile_interval(values: ArrayLike, probability: float, confidence: float =
 
     Source: David and Nagaraja, "Order Statistics", 3rd edition, section 7.1.
     """
-    x = np.sort(_vector(values, confidence))
+    x = np.sort(_vector(values, confidence, censored=True))
     if not 0 < probability < 1:
         raise ValueError(f"probability must lie in (0, 1), got {probability!r}")
     tail = (1 - confidence) / 2
@@ -94,11 +94,14 @@ def quantile_band(
     return ends[:, 0], ends[:, 1]
 
 
-def _vector(values: ArrayLike, confidence: float) -> NDArray[np.float64]:
+def _vector(values: ArrayLike, confidence: float, censored: bool = False) -> NDArray[np.float64]:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1 or x.size == 0:
         raise ValueError(f"values must be a non-empty vector, got shape {x.shape}")
-    require_finite_values("values", x)
+    if censored and np.isnan(x).any():
+        raise ValueError(f"values must not be NaN, got it at [{int(np.argmax(np.isnan(x)))}]")
+    if not censored:
+        require_finite_values("values", x)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")
     return x

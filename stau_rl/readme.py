@@ -8,6 +8,7 @@ import numpy as np
 
 from stau_rl.agents import POLICIES, SCORES, Pipe, parse_policy
 from stau_rl.envs import ARMS
+from stau_rl.envs.tasks import TASKS
 from stau_rl.heads import HEADS
 from stau_rl.heads.base import MASS
 from stau_rl.kernels.contract import ArmTable, EngineError
@@ -41,6 +42,10 @@ def tables() -> dict[str, str]:
         "arms": _markdown(("arms", "reward"), [(f"`{name}`", arms.formula) for name, arms in ARMS.items()]),
         "engines": _engines(),
         **{name: _markdown(lines[0], lines[1:]) for name, lines in speed_tables(read(ROWS)).items()},
+        "tasks": _markdown(
+            ("task", "context and answer", "a guess is right"),
+            [(f"`{name}`", task.formula, f"{task().chance:.3f}") for name, task in TASKS.items()],
+        ),
     }
 
 

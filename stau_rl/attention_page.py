@@ -1,0 +1,43 @@
+"""`python -m stau_rl.attention_page` writes docs/attention.md, its figures and its notebook from the committed rows.
+
+`--publish DIR` first takes the rows of a finished `stau-rl probe --size full --out DIR`.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from stau_rl.atomic import whole_file
+from stau_rl.attention_data import AttentionData, publish
+from stau_rl.attention_figures import save_figures
+from stau_rl.attention_notebook import notebook
+from stau_rl.attention_text import page
+from stau_rl.claim_settings import ROOT
+
+PAGE = ROOT / "docs" / "attention.md"
+NOTEBOOK = ROOT / "notebooks" / "recall_and_silence.ipynb"
+
+
+def write(data: AttentionData) -> None:
+    """Write the page, the figures and the notebook."""
+    save_figures(data, PAGE.parent)
+    for path, text in ((PAGE, page(data)), (NOTEBOOK, notebook())):
+        with whole_file(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    """Read the arguments and do it."""
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.attention_page", description=__doc__)
+    parser.add_argument("--publish", type=Path, metavar="DIR", help="take the rows of this probe's folder first")
+    parser.add_argument("--commit", default="", help="what made the rows, where no checkout could tell")
+    started = time.perf_counter()
+    options = parser.parse_args()
+    if options.publish is not None:
+        publish(options.publish, commit=options.commit)
+    write(AttentionData.load())
+    print(f"{PAGE} written in {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""The text of docs/attention.md, written from the committed rows."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from stau_rl.attention_claims import expected_rows, length_sentences
+from stau_rl.attention_data import AttentionData
+from stau_rl.attention_figures import figures
+from stau_rl.envs.tasks import parse_task
+from stau_rl.probe_metrics import METRICS
+from stau_rl.probe_summary import cell
+
+FOUND = ("recall", "worst_key", "decoded", "decoded_worst_key", "false_refusal", "dead_row_rate", "mass_answerable")
+SILENT = ("recall", "decoded", "decoded_worst_key", "false_refusal", "commit_rate", "hallucination")
+MASSES = ("mass_answerable", "mass_unanswerable", "auroc", "risk_80", "aurc", "dead_row_rate")
+ROWS = ("sink_mass", "entropy", "top1_mass", "top10_mass", "below_1e6", "kurtosis")
+
+
+def page(data: AttentionData) -> str:
+    """The whole page as Markdown; a part that the rows do not hold is left out."""
+    parts = [
+        "# Attention heads as decision modules: recall, silence, length",
+        "Written by `python -m stau_rl.attention_page` from `notebooks/results/attention_*.csv`; the verdicts below "
+        "follow the numbers. `stau-rl probe --size full` makes the rows anew.",
+        *_setup(data),
+        *_expected(data),
+        *_recall(data),
+        *_silence(data),
+        *_thresholds(data),
+        *_length(data),
+        *_others(data),
+        *_made(data),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _setup(data: AttentionData) -> list[str]:
+    first = data.rows[data.rows["part"] == "recall"].iloc[0]
+    task = parse_task("recall")
+    return [
+        "## What is asked",
+        "A context holds pairs k v k v ..., then comes a key; the answer is its value. A head finds the right slot if "
+        "the place of that value has the largest weight and the row's mass is at least 1/2 (*recall*), and the model "
+        "answers right if that value is its most likely token (*decoded*). Where the key is absent, the answer is the "
+        "query itself, so a head that adds nothing is right (*silence*); with a NULL label it has to add something.",
+        f"Unless said otherwise: {len(task.kinds['keys'])} keys and {len(task.kinds['values'])} values, 8 pairs, the "
+        f"query last; width {first['width']}, one layer, one head, no perceptron: x = RMSNorm(embedding + position), "
+        f"then "
+        "x + attention(x), RMSNorm with a gain, an unembedding of its own. Embedding N(0, 0.5^2), positions "
+        f"N(0, 0.02^2), projections N(0, 1/D), output times 0.5, scores q.k / sqrt(D). Adam(0.9, 0.99) without weight "
+        f"decay, learning rate {first['rate']:g} after 100 steps of warm-up, then a cosine to 0, {first['steps']} "
+        f"steps of {first['batch']} fresh items; {first['items']} test items per seed. A guess is right with "
+        f"probability {task.chance:.3f}; a random place is the right slot with {task.slot_chance:.3f}. Values are "
+        f"drawn with "
+        "replacement. In silence the query is not among its own keys and half of the keys asked for are absent.",
+        "Every number is the median of the seeds, with the worst seed in brackets where it differs.",
+    ]
+
+
+def _expected(data: AttentionData) -> list[str]:
+    header = ("task", "head", "metric", "expected", "median (range of seeds)", "comes out")
+    return [
+        "## What was expected, and what comes out",
+        "Expectations are those of published first measurements under this recipe. What it leaves open is chosen here: "
+        "the unembedding is not tied to the embedding (tied, softmax finds less and the off-switch is never used), and "
+        "what the head's output is added to is the normalised embedding (added to the embedding itself, more keys "
+        "starve). Smoothed scores start at half of unit scale, so a threshold of 0 leaves some rows nearly off from "
+        "the first; `pn_fir_tau_calibrated` and `calibrate=threshold` start one below the 10 % quantile of the largest "
+        "scores of the first batch's rows instead.",
+        _table(header, expected_rows(data)),
+        *_starved(data),
+    ]
+
+
+def _starved(data: AttentionData) -> list[str]:
+    """A sentence on the keys that a thresholded head never learns."""
+    counts = []
+    for name in ("pn_fir_tau", "pn_fir_tau_sink", "pn_fir"):
+        rows = data.seeds("silence", "silence", name)
+        if len(rows):
+            worst = ", ".join(f"{value:.2f}" for value in rows["decoded_worst_key"])
+            counts.append(f"`{name}` {worst}")
+    if not counts:
+        return []
+    return [
+        "A recall of 31/32 = .969 is one key that starved: its scores fell below the threshold while the head learned "
+        "to "
+        f"be silent, and below it there is no gradient. Right answers on the worst key, seed by seed: "
+        f"{'; '.join(counts)}."
+    ]
+
+
+def _recall(data: AttentionData) -> list[str]:
+    parts = ["## Recall", *_setting(data, "recall", (FOUND, ROWS))]
+    if data.tasks("distractors"):
+        parts += [
+            "### Distractors",
+            "Distractors per pair, in random places among them: two tokens of noise; a pair of a decoy key, which is "
+            "never asked for; or a value behind the twin of a key of the context, whose embedding starts at a "
+            "correlation of 0.9 with the key's. Right answers:",
+            _wide(data, "distractors", "decoded"),
+        ]
+    if data.tasks("amplitude"):
+        parts += [
+            "### Amplitude noise",
+            "Every place of the context speaks with loudness exp(a z), z standard normal, after the normalisation. "
+            "Right answers:",
+            _wide(data, "amplitude", "decoded"),
+        ]
+    return parts
+
+
+def _silence(data: AttentionData) -> list[str]:
+    if not data.tasks("silence"):
+        return []
+    parts = ["## Silence", *_setting(data, "silence", (SILENT, MASSES, ROWS))]
+    parts += [_picture(data, "attention_silence.png", "Row masses"), _picture(data, "attention_maps.png", "Weights")]
+    if data.tasks("null label"):
+        parts += [
+            "### With a NULL label",
+            "The answer to an absent key is a token of its own. A head must now attend in order to say that there is "
+            "nothing, so mass no longer tells:",
+            *_setting(data, "null label", (SILENT, MASSES)),
+        ]
+    return parts
+
+
+def _thresholds(data: AttentionData) -> list[str]:
+    if not data.tasks("threshold"):
+        return []
+    parts = [
+        "## Where the threshold starts",
+        "`pn_fir_tau` from other thresholds, as given and calibrated (one below the 10 % quantile of the largest "
+        "scores of the first batch's rows). Dead rows have no gradient, so a threshold that starts above the scores "
+        "stays there; one that starts far below them never learns to be silent.",
+    ]
+    for task in data.tasks("threshold"):
+        rows = []
+        for name in data.normalisers("threshold", task):
+            cells = [_cell(data, metric, "threshold", task, name) for metric in ("first_dead", "decoded", "recall")]
+            rows.append((f"`{name}`", *cells, _cell(data, "mass_unanswerable", "threshold", task, name)))
+        header = (f"`{task}`", "dead rows at the start", "right answers", "recall", "mass without an answer")
+        parts.append(_table(header, rows))
+        calibrated = [name for name in data.normalisers("threshold", task) if "calibrate" in name]
+        low = min(data.worst("decoded", "threshold", task, name) for name in calibrated)
+        parts.append(f"Calibrated, the worst seed of all starts gives {low:.3f} right answers on `{task}`.")
+    return [*parts, _picture(data, "attention_thresholds.png", "Thresholds")]
+
+
+def _length(data: AttentionData) -> list[str]:
+    if not data.tasks("length"):
+        return []
+    parts = [
+        "## Length",
+        "Trained at one length, tested at multiples of it, without positions (learned ones cannot extrapolate). "
+        "`passkey`: one value in noise, the noise grows. `recall`: the pairs grow, and with them the keys that "
+        "compete; keys are smoothed, which is how a single layer binds a value to its key. Right answers:",
+    ]
+    for task in data.tasks("length"):
+        rows = data.rows[(data.rows["part"] == "length") & (data.rows["task"] == task)]
+        factors = sorted(rows["factor"].unique())
+        body = [
+            (f"`{name}`", *(_cell(data, "decoded", "length", task, name, factor) for factor in factors))
+            for name in data.normalisers("length", task)
+        ]
+        parts.append(_table((f"`{task}`, {rows['steps'].iloc[0]} steps", *(f"{factor}x" for factor in factors)), body))
+    parts.append(_picture(data, "attention_length.png", "Length"))
+    sentences = list(length_sentences(data))
+    if sentences:
+        parts += [
+            "What the paper on LSSAR (Gao, Spratling and Gionfrida, 2025) claims of language models, asked of these "
+            "heads. Kept means at least 95 % of the recall at the trained length, lost less than 80 %.",
+            "\n".join(f"- {sentence}" for sentence in sentences),
+        ]
+    return parts
+
+
+def _others(data: AttentionData) -> list[str]:
+    parts = []
+    for part, title, text in (
+        ("overwrite", "Overwritten keys", "Four keys, each written twice; the last value counts."),
+        (
+            "mqar",
+            "Multi-query recall",
+            "Two layers, no smoothing, 64 places, 4 pairs, each key asked once among random fillers (Zoology's "
+            "generator, seeded throughout).",
+        ),
+    ):
+        if data.tasks(part):
+            parts += [
+                f"## {title}",
+                text,
+                *_setting(data, part, (("recall", "decoded", "decoded_worst_key", "entropy"),)),
+            ]
+    if data.tasks("sweep"):
+        parts += [
+            "## Exponent, width, taps",
+            "Dots are seeds, lines medians.",
+            _picture(data, "attention_sweeps.png", "Sweeps"),
+            *(_wide(data, "sweep", metric, only=task) for task, metric in _swept(data)),
+        ]
+    return parts
+
+
+def _swept(data: AttentionData) -> Iterator[tuple[str, str]]:
+    for task in data.tasks("sweep"):
+        yield task, "decoded"
+
+
+def _made(data: AttentionData) -> list[str]:
+    rows, timing = data.rows, dict(data.timing.iloc[0])
+    models = rows.drop_duplicates(["part", "task", "normaliser", "seed"])
+    commits = ", ".join(text[:12] for text in rows["commit"].unique())
+    metrics = "; ".join(f"*{name.replace('_', ' ')}*: {meaning}" for name, meaning in METRICS.items())
+    return [
+        "## How this was made",
+        f"{len(models)} models, seeds {', '.join(str(seed) for seed in sorted(rows['seed'].unique()))}, trained side "
+        f"by side in {timing['seconds']} s on {timing['device']}; {rows['versions'].iloc[0]}; commit {commits}. A "
+        f"model of "
+        "one seed starts from the same numbers and sees the same items whatever its normaliser. Float sums on a GPU "
+        "depend on what is trained together, so numbers repeat to rounding, which training magnifies: the same seeds "
+        "on another device are other draws.",
+        f"Metrics: {metrics}.",
+    ]
+
+
+def _setting(data: AttentionData, part: str, groups: Iterable[Sequence[str]]) -> list[str]:
+    """Tables of a part's single task: a row per normaliser, for each group of metrics."""
+    (task,) = data.tasks(part)
+    tables = []
+    for metrics in groups:
+        known = [name for name in metrics if data.rows.loc[data.rows["part"] == part, name].notna().any()]
+        rows = [
+            (f"`{name}`", *(_cell(data, metric, part, task, name) for metric in known))
+            for name in data.normalisers(part, task)
+        ]
+        tables.append(_table((f"`{task}`", *(name.replace("_", " ") for name in known)), rows))
+    return tables
+
+
+def _wide(data: AttentionData, part: str, metric: str, only: str | None = None) -> str:
+    """One metric of a part: a row per normaliser, a column per task."""
+    tasks = [task for task in data.tasks(part) if only in (None, task)]
+    names = dict.fromkeys(name for task in tasks for name in data.normalisers(part, task))
+    rows = [(f"`{name}`", *(_cell(data, metric, part, task, name) for task in tasks)) for name in names]
+    return _table(("", *(f"`{task}`" for task in tasks)), rows)
+
+
+def _cell(data: AttentionData, metric: str, part: str, task: str, name: str, factor: int = 1) -> str:
+    median = data.median(metric, part, task, name, factor)
+    return "-" if np.isnan(median) else cell(median, data.worst(metric, part, task, name, factor))
+
+
+def _picture(data: AttentionData, name: str, title: str) -> str:
+    return f"![{title}]({name})" if name in figures(data) else ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

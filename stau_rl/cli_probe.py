@@ -1,0 +1,65 @@
+"""`stau-rl probe`: recall and silence of attention heads."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Train small attention heads and ask them: do you find the right slot, and are you silent where there is none?
+
+    Every normaliser is trained from the same starts on the same items, several seeds each; the tables show the median
+    and, in brackets, the worst seed.
+
+    Example: stau-rl probe --task silence --normaliser sm_fir --normaliser "pn_fir_tau(p=4)" --seeds 5
+    """
+
+    size: Literal["small", "full"] = "small"
+    """What is trained: small takes minutes on two cores, full minutes on a large GPU."""
+    task: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A part of the plan such as silence or length, or a task such as "recall(distractor_ratio=0.5)"; repeat it."""
+    normaliser: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
+    seeds: int | None = None
+    """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU if there is one."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it."""
+    out: Path | None = None
+    """Folder of the probe. Default: runs/probe-DATE-TIME."""
+    resume: bool = False
+    """Keep the groups of models that --out holds already and train the rest."""
+
+    @property
+    def after_stop(self) -> str:
+        """What to say after Ctrl-C."""
+        return "; finished groups are kept: repeat the command with --resume to go on" if self.out else ""
+
+    def run(self) -> None:
+        """Train, print the tables and say where the files are."""
+        from stau_rl.console import wide_console
+        from stau_rl.plugin_source import load_plugins
+        from stau_rl.probe import chosen, count_groups
+        from stau_rl.probe_run import run_probe
+        from stau_rl.probe_summary import render
+        from stau_rl.progress import settings_bar
+
+        if self.resume and self.out is None:
+            raise ValueError("--resume needs --out DIR, the folder of the probe to continue")
+        load_plugins(self.plugin)
+        settings = chosen(self.size, self.task, self.normaliser, self.seeds)
+        total = count_groups(settings, self.device)
+        started = time.perf_counter()
+        out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
+        with settings_bar(total) as report:
+            rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin)
+        console = wide_console()
+        console.print(render(rows))
+        took = time.perf_counter() - started
+        line = f"{total} groups of models in {took:.0f} s. All rows: {out / 'probe.csv'}; figures beside it."
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,98 @@
+"""`python -m stau_rl.probe` does what `stau-rl probe` does, without the packages of the command line.
+
+It prints a line as each group of models is done, so that a job's log shows how far it is.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from stau_rl.console import wide_console
+from stau_rl.envs.tasks import parse_task
+from stau_rl.plugin_source import load_plugins
+from stau_rl.probe_plan import PART, SIZES, Setting, plan
+from stau_rl.probe_run import Report, find_device, models_at_once, run_probe
+from stau_rl.probe_summary import render
+
+
+def chosen(
+    size: str, tasks: Sequence[str], normalisers: Sequence[str], seeds: int | None = None, items: int | None = None
+) -> list[Setting]:
+    """The settings that some options ask for.
+
+    Args:
+        size: of the plan.
+        tasks: names of its parts or of tasks, whose settings are kept; or full texts of tasks, which make settings of
+            their own. Empty for all.
+        normalisers: what is trained in place of the plan's; empty for the plan's.
+        seeds: how many; 3 for small and 5 for full if not given.
+        items: test items per seed, in place of the plan's.
+
+    Raises:
+        ValueError: a task is none, nothing is left, or a text does not parse.
+    """
+    settings = plan(size, (3 if size == "small" else 5) if seeds is None else seeds)
+    kept: list[Setting] = [] if tasks else list(settings)
+    for text in tasks:
+        mine = [setting for setting in settings if setting.part == text]
+        mine = mine or [setting for setting in settings if setting.task == text]
+        if not mine:
+            task = parse_task(text)
+            like = next((setting for setting in settings if parse_task(setting.task).name == task.name), settings[0])
+            mine = [replace(like, part=PART, task=text, factors=())]
+        kept += [setting for setting in mine if setting not in kept]
+    if normalisers:
+        kept = [replace(setting, normalisers=tuple(normalisers)) for setting in kept]
+    if items is not None:
+        if items < 1:
+            raise ValueError(f"items must be at least 1, got {items}")
+        kept = [replace(setting, items=items) for setting in kept]
+    return kept
+
+
+def line_report(total: int) -> Report:
+    """Print a line whenever a group is done."""
+    started, seen = time.perf_counter(), [0]
+
+    def report(name: str, done: float) -> None:
+        if int(done) > seen[0]:
+            seen[0] = int(done)
+            print(f"[{time.perf_counter() - started:6.1f} s] {seen[0]}/{total} {name}", flush=True)
+
+    return report
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the arguments and do it."""
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.probe", description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="small")
+    parser.add_argument("--task", action="append", default=[], help="part of the plan, or text of a task; repeat it")
+    parser.add_argument("--normaliser", action="append", default=[], help="attention head as text; repeat it")
+    parser.add_argument("--seeds", type=int, default=None, help="default: 3 for small, 5 for full")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    parser.add_argument("--plugin", action="append", default=[], type=Path, help="a Python file; repeat it")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--resume", action="store_true", help="keep the groups that --out holds already")
+    options = parser.parse_args(arguments)
+    try:
+        load_plugins(options.plugin)
+        settings = chosen(options.size, options.task, options.normaliser, options.seeds)
+        total = count_groups(settings, options.device)
+        report = line_report(total)
+        rows, _ = run_probe(settings, options.device, options.out, options.resume, report, options.plugin)
+    except (OSError, ValueError) as error:
+        parser.error(" ".join(str(error).split()))
+    wide_console().print(render(rows))
+    print(f"all rows: {options.out / 'probe.csv'}")
+
+
+def count_groups(settings: Sequence[Setting], device: str) -> int:
+    """How many groups of models a probe trains."""
+    together = models_at_once(find_device(device))
+    return sum(len(setting.groups(together)) for setting in settings)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""docs/attention.md: the same bytes from the committed rows, and verdicts that follow numbers."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib as mpl
+import pandas as pd
+import pytest
+
+from stau_rl import attention_page
+from stau_rl.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
+from stau_rl.attention_data import MAPS, MASSES, RESULTS, ROWS, SECONDS, AttentionData, publish
+from stau_rl.attention_figures import figures, save_figures
+from stau_rl.attention_notebook import notebook
+from stau_rl.attention_text import page
+from stau_rl.claim_settings import ROOT
+from stau_rl.probe_model import Shape
+from stau_rl.probe_plan import Setting
+from stau_rl.probe_run import run_probe
+from stau_rl.probe_train import Recipe
+
+
+@pytest.fixture(scope="module")
+def data() -> AttentionData:
+    return AttentionData.load()
+
+
+def test_page_and_notebook_are_those_of_the_committed_rows(data: AttentionData) -> None:
+    assert attention_page.PAGE.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.attention_page"
+    assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.attention_page"
+
+
+def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: Path) -> None:
+    save_figures(data, tmp_path)
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    for name in figures(data):
+        fresh, committed = (tmp_path / name).read_bytes(), (attention_page.PAGE.parent / name).read_bytes()
+        assert len(committed) < 250_000
+        if f"matplotlib=={mpl.__version__}" in pins:
+            assert fresh == committed, f"{name}: run python -m stau_rl.attention_page"
+        assert f"]({name})" in page(data)
+
+
+def test_the_rows_are_small_and_say_where_they_come_from(data: AttentionData) -> None:
+    for name in (ROWS, MAPS, MASSES, SECONDS):
+        assert (RESULTS / name).stat().st_size < 1_000_000
+    assert data.rows["commit"].str.fullmatch("[0-9a-f]{40}").all()
+    assert data.rows["versions"].str.contains("torch=").all()
+    assert data.rows["seed"].nunique() >= 5
+
+
+def test_a_verdict_turns_with_the_number(data: AttentionData) -> None:
+    rows = data.rows.copy()
+    mine = (rows["part"] == "recall") & (rows["normaliser"] == "sm_fir")
+    assert mine.any()
+    claim = next(claim for claim in EXPECTED if (claim.normaliser, claim.metric) == ("sm_fir", "decoded"))
+    for value, holds in ((0.995, True), (0.985, False)):
+        rows.loc[rows.index[mine][0], "decoded"] = value
+        rows.loc[rows.index[mine][1:], "decoded"] = 1.0
+        changed = replace(data, rows=rows)
+        assert claim.holds(changed) == holds
+        (line,) = [line for line in expected_rows(changed) if line[:3] == ("recall", "`sm_fir`", "decoded")]
+        assert line[-1] == ("yes" if holds else "**no**")
+
+
+@pytest.mark.parametrize(
+    ("expected", "text"),
+    [
+        (Expected("recall", "x", "decoded", 0.1, 0.35, every=False), "0.1 to 0.35 in the median"),
+        (Expected("recall", "x", "decoded", low=0.99), ">= 0.99 on every seed"),
+        (Expected("silence", "x", "mass_unanswerable", low=1.0), "1 on every seed"),
+        (Expected("silence", "x", "false_refusal", high=0.05), "<= 0.05 on every seed"),
+    ],
+)
+def test_expectations_read_as_they_are_checked(expected: Expected, text: str) -> None:
+    assert expected.text == text
+
+
+def length_data(data: AttentionData, table: dict[str, tuple[float, float]]) -> AttentionData:
+    base = {"part": "length", "task": "passkey", "seed": 0}
+    rows = [
+        base | {"normaliser": name, "factor": factor, "decoded": value}
+        for name, pair in table.items()
+        for factor, value in zip((1, 16), pair, strict=True)
+    ]
+    return replace(data, rows=pd.DataFrame(rows))
+
+
+def test_sentences_on_length_follow_the_numbers(data: AttentionData) -> None:
+    table = {
+        "softmax": (1.0, 0.5),
+        "lssa": (1.0, 0.6),
+        "lssar_p3": (1.0, 0.99),
+        "lssar": (1.0, 0.98),
+        "reweight_softmax(scores=dot)": (1.0, 0.7),
+    }
+    good = list(length_sentences(length_data(data, table)))
+    assert len(good) == 4
+    assert all('" reproduces on' in sentence for sentence in good)
+    table |= {
+        "softmax": (1.0, 0.9),
+        "lssa": (0.9, 0.6),
+        "lssar": (1.0, 0.9),
+        "reweight_softmax(scores=dot)": (1.0, 0.99),
+    }
+    bad = list(length_sentences(length_data(data, table)))
+    assert all('" does not reproduce on' in sentence for sentence in bad)
+    assert family("sm_fir") == family("softmax") == "softmax"
+    assert family("lssar_p3(fir_taps=7)") == "lssar_p3"
+
+
+def test_a_run_becomes_rows_and_a_page(tmp_path: Path) -> None:
+    recipe = Recipe(steps=2, batch=4, warm_up=1)
+    heads = ("sm_fir", "pn_fir_tau_calibrated")
+    settings = [Setting(task, task, heads, (0, 1), Shape(8), recipe, 32) for task in ("recall", "silence")]
+    run_probe(settings, out=tmp_path / "run")
+    results = tmp_path / "results"
+    results.mkdir()
+    publish(tmp_path / "run", results)
+    shutil.rmtree(tmp_path / "run")
+    small = AttentionData.load(results)
+    text = page(small)
+    assert "2 steps of 4 fresh items" in text
+    assert "## Length" not in text
+    save_figures(small, tmp_path)
+    assert (tmp_path / "attention_silence.png").stat().st_size > 1000
+    assert len(small.maps) == 2 * 8 * 17

@@ -1,0 +1,187 @@
+"""The probe: its plan, its folder, and the command, on models too small to learn anything."""
+
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stau_rl.cli import main
+from stau_rl.probe import chosen
+from stau_rl.probe import main as plain_main
+from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, TIMING, read_probe
+from stau_rl.probe_model import Shape
+from stau_rl.probe_plan import Setting, plan
+from stau_rl.probe_run import find_device, run_probe
+from stau_rl.probe_summary import cell, render, summary
+from stau_rl.probe_train import Recipe
+
+TINY = Recipe(steps=3, batch=8, warm_up=1)
+SETTINGS = [
+    Setting("silence", "silence(pairs=2, keys=5, values=3)", ("sm_fir", "pn_fir_tau"), (0, 1), Shape(8), TINY, 64),
+    Setting("length", "passkey(places=4)", ("softmax",), (0, 1), Shape(8, positions=False), TINY, 64, (2, 4)),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("probe") / "run"
+    run_probe(SETTINGS, out=path)
+    return path
+
+
+def test_the_folder_holds_a_row_per_model_and_length(folder: Path) -> None:
+    rows = read_probe(folder / TABLE)
+    assert list(rows.columns) == list(COLUMNS)
+    assert len(rows) == 2 * 2 + 2 * 3
+    assert sorted(path.suffix for path in (folder / GROUPS).iterdir()) == [".csv"] * 3 + [".npz"] * 3
+    assert rows.loc[rows["part"] == "length", "length"].unique().tolist() == [5, 9, 17]
+    assert rows.loc[rows["normaliser"] == "pn_fir_tau", "learned"].str.startswith("threshold=").all()
+    found = pd.read_csv(folder / SUMMARY)
+    assert set(found["seeds"]) == {2}
+    assert {path.name for path in folder.glob("*.png")} == {
+        *(f"{kind}-{part}-1.png" for kind in ("maps", "masses") for part in ("silence", "length"))
+    }
+
+
+def test_a_resumed_probe_trains_what_is_missing_and_ends_with_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    lost = sorted((copy / GROUPS).glob("silence-*.csv"))[0]
+    lost.unlink()
+    # A group that was cut off while it was written is not whole either.
+    cut = sorted((copy / GROUPS).glob("length-*.csv"))[0]
+    cut.write_text(cut.read_text(encoding="utf-8")[:40], encoding="utf-8")
+    done: list[str] = []
+    run_probe(SETTINGS, out=copy, resume=True, report=lambda name, share: done.append(name) if share % 1 else None)
+    assert len(set(done)) == 2
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != TIMING:
+            assert path.read_bytes() == (copy / path.relative_to(folder)).read_bytes(), path.name
+
+
+def test_without_a_folder_the_rows_are_the_same(folder: Path) -> None:
+    rows, maps = run_probe(SETTINGS[:1])
+    stored = read_probe(folder / TABLE).query("part == 'silence'")
+    for name in ("decoded", "mass_unanswerable", "kurtosis"):
+        np.testing.assert_allclose(rows[name], stored[name], rtol=1e-8)
+    assert [part["weights"].shape for part in maps] == [(1, 8, 5)] * 2
+
+
+def test_a_folder_in_the_way_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds a probe; pass --resume"):
+        run_probe(SETTINGS, out=folder)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="is a file, not a folder"):
+        run_probe(SETTINGS, out=tmp_path / "file")
+
+
+def test_identity_covers_everything_that_decides() -> None:
+    first = SETTINGS[0]
+    others = [
+        replace(first, recipe=replace(TINY, rate=1e-3)),
+        replace(first, shape=Shape(16)),
+        replace(first, seeds=(0,)),
+        replace(first, items=65),
+        replace(first, normalisers=("sm_fir",)),
+    ]
+    digests = [setting.identity("cpu") for setting in (first, *others)]
+    digests += [first.identity("cuda"), first.identity("cpu", ["a plug-in"])]
+    assert len(set(digests)) == len(digests)
+
+
+def test_the_summary_by_hand() -> None:
+    row = dict.fromkeys(COLUMNS, np.nan) | {"part": "p", "task": "recall", "normaliser": "softmax", "factor": 1}
+    values = [0.5, 0.9, 0.7]
+    rows = pd.DataFrame([row | {"decoded": value, "false_refusal": value} for value in values])
+    found = summary(rows).set_index("metric")
+    assert found.loc["decoded", ["median", "worst", "seeds"]].tolist() == [0.7, 0.5, 3]
+    assert found.loc["false_refusal", ["median", "worst"]].tolist() == [0.7, 0.9]
+    # 0.7 -+ t(2, .975) 0.2 / sqrt(3) = 0.7 -+ 4.303 * 0.1155; a share ends at 1.
+    assert found.loc["decoded", "low"] == pytest.approx(0.7 - 4.3027 * 0.11547, abs=1e-4)
+    assert found.loc["decoded", "high"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "text"), [((1.0, 1.0), "1"), ((0.987, 0.5), ".987 (.500)"), ((12.3, 0.0), "12 (.000)")]
+)
+def test_cells(values: tuple[float, float], text: str) -> None:
+    assert cell(*values) == text
+
+
+def test_plans_parse_and_say_what_is_wrong() -> None:
+    for size, seeds in (("small", 3), ("full", 5)):
+        settings = plan(size, seeds)
+        assert {"recall", "silence", "length"} <= {setting.part for setting in settings}
+        assert all(setting.seeds == tuple(range(seeds)) for setting in settings)
+    with pytest.raises(ValueError, match="size must be one of small, full"):
+        plan("large", 1)
+    with pytest.raises(ValueError, match="seeds must be at least 1"):
+        plan("small", 0)
+
+
+def test_choosing_from_the_plan() -> None:
+    assert [setting.part for setting in chosen("full", ["overwrite", "mqar"], [])] == ["overwrite", "mqar"]
+    # A part goes before the tasks of that text in other parts.
+    assert [setting.part for setting in chosen("full", ["recall"], [])] == ["recall"]
+    assert {setting.part for setting in chosen("full", ["passkey"], [])} == {"length"}
+    (own,) = chosen("small", ["silence(unanswerable=0.2)"], ["sm_fir"], 2)
+    assert (own.task, own.normalisers, own.seeds) == ("silence(unanswerable=0.2)", ("sm_fir",), (0, 1))
+    with pytest.raises(ValueError, match="did you mean 'recall'"):
+        chosen("small", ["recal"], [])
+    with pytest.raises(ValueError, match="unknown attention head 'sm_fur'"):
+        chosen("small", [], ["sm_fur"])
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    with pytest.raises(ValueError, match="--device nonsense is not there"):
+        find_device("nonsense")
+    assert find_device("cpu").type == "cpu"
+
+
+@pytest.fixture
+def tiny_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stau_rl.probe.plan", lambda size, seeds: SETTINGS)
+
+
+@pytest.mark.usefixtures("tiny_plan")
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    main(["probe", "--task", "silence", "--device", "cpu", "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "median of 2 seeds (worst)" in printed
+    assert "pn_fir_tau" in printed
+    assert str(out / "probe.csv") in printed.replace("\n", "")
+    with pytest.raises(SystemExit, match="2"):
+        main(["probe", "--task", "silence", "--device", "cpu", "--out", str(out)])
+    assert "pass --resume" in capsys.readouterr().err
+    plain_main(["--device", "cpu", "--out", str(out), "--resume"])
+    assert "3/3 passkey(places=4): softmax" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("tiny_plan")
+def test_a_head_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "my_head.py"
+    file.write_text(
+        "import torch\nfrom stau_rl.plugin import head\n\n\n"
+        '@head("cubic_probe")\ndef cubic(scores):\n    """|s|^3"""\n    return 3 * scores.abs().log()\n'
+    )
+    out = tmp_path / "run"
+    own = ["--plugin", str(file), "--normaliser", "attention(head=cubic_probe, fir_taps=3)"]
+    plain_main([*own, "--task", "silence", "--device", "cpu", "--out", str(out)])
+    rows = read_probe(out / TABLE)
+    assert rows["spec"].unique().tolist() == ["attention(head=cubic_probe, fir_taps=3)"]
+    assert rows["decoded"].notna().all()
+
+
+def test_rendering_names_every_metric(folder: Path) -> None:
+    from rich.console import Console
+
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(render(read_probe(folder / TABLE)))
+    text = console.export_text()
+    for word in ("hallucination:", "kurtosis:", "4x", "3 steps of 8"):
+        assert word in text
