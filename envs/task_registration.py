@@ -1,7 +1,5 @@
 """Gymnasium ids of the tasks; texts alone, so that neither torch nor a task is imported before one is made."""
 
-import gymnasium
-
 IDS = {
     "stau_rl/AssociativeRecall-v0": "recall",
     "stau_rl/Silence-v0": "silence",
@@ -13,6 +11,9 @@ IDS = {
 
 def register_tasks() -> None:
     """Register every id that is not registered yet."""
+    # Importing Gymnasium may register everything, this included.
+    import gymnasium
+
     for name, task in IDS.items():
         if name not in gymnasium.registry:
             gymnasium.register(id=name, entry_point="stau_rl.envs.task_env:TaskEnv", kwargs={"task": task})

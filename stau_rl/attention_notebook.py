@@ -14,6 +14,7 @@ CELLS = (
         "code",
         "%matplotlib inline\n"
         "import torch\n"
+        "\n"
         "from stau_rl.envs.tasks import parse_task\n"
         "\n"
         'task = parse_task("silence")\n'
@@ -57,6 +58,7 @@ CELLS = (
     (
         "code",
         "import pandas as pd\n"
+        "\n"
         "from stau_rl.attention_claims import expected_rows, length_sentences\n"
         "from stau_rl.attention_data import AttentionData\n"
         "\n"

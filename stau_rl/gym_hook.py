@@ -16,7 +16,7 @@ GYMNASIUM = "gymnasium"
 
 def register_when_loaded() -> None:
     """Register the environments now if Gymnasium is loaded, else right after it has been."""
-    if GYMNASIUM in sys.modules:
+    if sys.modules.get(GYMNASIUM) is not None:
         _register()
     elif not any(isinstance(finder, _Waiting) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Waiting())
