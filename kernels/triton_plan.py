@@ -128,7 +128,6 @@ def _with_head(variant: Variant, head: BoundHead) -> Variant:
         form=head.form,
         whole=head.whole,
         reaches_zero=head.reaches_zero,
-        fine=head.fine,
         inputs=head.inputs,
         scheduled=any(s is not None for s in head.parameters.schedules),
     )

@@ -25,7 +25,7 @@ POLICIES = (
     *("mean softmax", "ucb s_tau", "centred s_tau", "centred s_tau eps=0", "steep softmax", "escort"),
     *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson"),
     *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
-    *("softmax schedule", "steep schedule", "s_tau schedule", "s_tau fine schedule", "s_tau eps schedule"),
+    *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
     *("plug-in", "plug-in schedule"),
     *(
@@ -35,7 +35,7 @@ POLICIES = (
     ),
     *(
         f"{name} lanes"
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "s_tau fine schedule", "escort", "plug-in")
+        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
     ),
 )
 

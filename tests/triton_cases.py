@@ -132,7 +132,7 @@ WEIGHTED = {
     "softmax schedule": "centred_ucb | softmax(beta=4*log(t))",
     "steep schedule": "ucb | softmax(beta=30*log(t))",
     "s_tau schedule": "centred_ucb | s_tau(tau=1+0.5*log(t))",
-    "s_tau fine schedule": "centred_ucb | s_tau(tau=1+10*log(t), eps=0)",
+    "ratio schedule": "centred_ucb | s_tau(tau=1+10*log(t), eps=0)",
     "s_tau eps schedule": "ucb | s_tau(tau=3, eps=1/t)",
     "escort schedule": "mean | escort(p=sqrt(t))",
     "offset": "centred_ucb(c=0.3, offset=2.5) | s_tau(tau=6.5)",
@@ -167,7 +167,7 @@ CASES = {
     },
     **{
         f"agree {name} lanes": lambda name=name: agree((WEIGHTED | WHOLE)[name], "bernoulli", 5, 12, 2)
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "s_tau fine schedule", "escort", "plug-in")
+        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
     },
 }
 
