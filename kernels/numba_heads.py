@@ -7,8 +7,7 @@ in the order of the head's fields). The step loop subtracts the largest value of
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.kernels.contract import EngineError
@@ -180,7 +179,10 @@ def bind_head(head: Any, horizon: int) -> BoundHead:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
         raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
     if DEVICE_HEADS[name].origin != "":
-        _check_plugin(head, DEVICE_HEADS[name], horizon)
+        # It imports this module.
+        from stau_rl.kernels.numba_plugin import check_plugin
+
+        check_plugin(head, DEVICE_HEADS[name], horizon)
     parameters = Parameters.of(head)
     if name == "s_tau" and parameters.extent(1, horizon)[0] < TINY_EPS:
         if parameters.schedules[1] is not None:
@@ -191,15 +193,3 @@ def bind_head(head: Any, horizon: int) -> BoundHead:
         eps = parameters.q
         name, parameters = "s_tau_tail", replace(parameters, q=math.log2(eps / math.log(2.0)) if eps > 0.0 else NEVER)
     return BoundHead(name, parameters)
-
-
-@lru_cache(maxsize=256)
-def _check_plugin(head: Any, compiled: DeviceHead, horizon: int) -> None:
-    """Compare a plug-in's compiled form with the head at its parameters, at the first and last step of schedules."""
-    # It imports this module.
-    from stau_rl.kernels.numba_plugin import check_agreement
-
-    for step in (1, horizon) if head.schedules else (1,):
-        now = head.at(step)
-        p, q = [*(float(getattr(now, field.name)) for field in fields(now) if field.name != "name"), 0.0, 0.0][:2]
-        check_agreement(now, compiled, p, q)

@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 
@@ -13,13 +12,7 @@ from stau_rl.kernels.numba_codegen import load_loop
 from stau_rl.kernels.numba_heads import DEVICE_HEADS, DeviceHead
 from stau_rl.kernels.numba_lanes import WIDTH, load, store
 from stau_rl.kernels.numba_math import device
-
-# Scores that both forms of a head are compared at: fine about 0, out to where bandits seldom go.
-GRID = np.unique(np.concatenate([np.linspace(-2, 2, 129), np.linspace(-16, 16, 129)])).astype(np.float32)
-# Differences of log f that float32 may make: absolute, and per unit of the largest |log f| of the pair.
-ABSOLUTE, RELATIVE = 1e-3, 1e-4
-# At or below it a device function says that the arm is never drawn.
-NEVER_DRAWN = -1e29
+from stau_rl.kernels.plugin_check import GRID, check_agreement
 
 
 def device_head(name: str, log2_weight: Callable[..., Any], parameters: int, origin: str | None) -> None:
@@ -47,57 +40,20 @@ def forget_device_head(name: str) -> None:
         load_loop.cache_clear()
 
 
-def check_agreement(head: Any, device_head: DeviceHead, p: float, q: float) -> None:
-    """Raise a ValueError unless a head's compiled form has the log-weights of its `log_f` on a grid of scores.
-
-    Both are known up to a constant, so differences from the first score that both give a finite value are compared.
-    Scores at which `log_f` refuses to answer are left out.
-
-    Args:
-        head: the head with numbers for parameters.
-        device_head: its compiled form.
-        p: the first parameter as the compiled form takes it; 0 if it has none.
-        q: the second.
+@lru_cache(maxsize=256)
+def check_plugin(head: Any, device_head: DeviceHead, horizon: int) -> None:
+    """Compare a plug-in's compiled form with the head at its parameters; once for each.
 
     Raises:
-        ValueError: they differ by more than 1e-3 + 1e-4 |log f| at some score; the message names the head, the score
-            and both values.
+        ValueError: they differ; see `plugin_check.check_agreement`.
     """
-    scores, wanted = _reference(head)
-    compiled = np.empty(-(-GRID.size // WIDTH) * WIDTH, dtype=np.float32)
-    _sweep(device_head.log2_weight)(np.resize(GRID, compiled.size), compiled, np.float32(p), np.float32(q))
-    got = compiled[: GRID.size].astype(np.float64)[scores] * np.log(2.0)
-    got[got <= NEVER_DRAWN] = -np.inf
-    both = np.isfinite(got) & np.isfinite(wanted)
-    if both.any():
-        at = int(np.argmax(both))
-        wanted, got = wanted - wanted[at], got - got[at]
-    close = np.isneginf(got) & np.isneginf(wanted)
-    close[both] = np.abs(got[both] - wanted[both]) <= ABSOLUTE + RELATIVE * np.abs(wanted[both])
-    if not close.all():
-        worst = int(np.argmin(close))
-        zero = f" (0 at score {GRID[scores][at]:g})" if both.any() else ""
-        raise ValueError(
-            f"head {head.name!r}: its numba function contradicts its function of tensors: at score "
-            f"{GRID[scores][worst]:g} log f is {got[worst]:.6g} in the one and {wanted[worst]:.6g} in the other{zero}, "
-            f"for {head}"
-        )
 
+    def log2_weight(p: float, q: float) -> NDArray[np.float32]:
+        values = np.empty(-(-GRID.size // WIDTH) * WIDTH, dtype=np.float32)
+        _sweep(device_head.log2_weight)(np.resize(GRID, values.size), values, np.float32(p), np.float32(q))
+        return values[: GRID.size]
 
-def _reference(head: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Places on the grid where `log_f` answers, and its answers in float64."""
-    values = torch.from_numpy(GRID.astype(np.float64))
-    try:
-        return np.arange(GRID.size), head.log_f(values).numpy()
-    except ValueError:
-        places, answers = [], []
-        for place in range(GRID.size):
-            try:
-                answers.append(float(head.log_f(values[place : place + 1])))
-            except ValueError:
-                continue
-            places.append(place)
-        return np.array(places, dtype=np.int64), np.array(answers)
+    check_agreement(head, horizon, "numba", log2_weight)
 
 
 @lru_cache(maxsize=64)

@@ -18,10 +18,9 @@ _EXPONENTS = 100.0
 _TINY = 1e-30
 WHOLE_POWERS = range(1, 17)
 # Largest exponents of s^tau for which a row's weights come within 1e-5 through log2 of softplus itself, for scores in
-# [-60, 60] and centred ones of which one is >= 0; and through approximate exponentials, whatever follows them.
+# [-60, 60] and centred ones of which one is >= 0. The form `ratio` comes within it up to tau = 100.
 _LOGARITHM_UP_TO = 5.0
 _CENTRED_UP_TO = 8.0
-_FINE_BEYOND = 24.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class BoundHead:
         whole: a whole exponent that is multiplied out, or 0.
         middle: taken off y beforehand, by heads that do not see a shift.
         shifts: the function sees a shift of all scores.
-        reaches_zero, fine, inputs: as in `Variant`.
+        reaches_zero, inputs: as in `Variant`.
         slope: name of its slope in `triton_heads`, for gradient bandits.
     """
 
@@ -65,7 +64,6 @@ class BoundHead:
     middle: float = 0.0
     shifts: bool = True
     reaches_zero: bool = False
-    fine: bool = False
     inputs: int = -1
     slope: str = ""
 
@@ -120,15 +118,7 @@ def bind_s_tau(found: Parameters, scores: Scores, horizon: int) -> BoundHead:
     if tau <= _LOGARITHM_UP_TO and least_eps > _TINY:
         return BoundHead("s_tau_log2", "power", LOG2_E, found, (1.0, LOG2_E), slope="s_tau_slope")
     return BoundHead(
-        "s_tau_ratio",
-        "ratio",
-        1.0,
-        found,
-        (1.0, LOG2_E),
-        whole,
-        slope="s_tau_slope",
-        reaches_zero=reaches_zero,
-        fine=tau > _FINE_BEYOND,
+        "s_tau_ratio", "ratio", 1.0, found, (1.0, LOG2_E), whole, slope="s_tau_slope", reaches_zero=reaches_zero
     )
 
 

@@ -26,17 +26,32 @@ Instructions per arm-step of the whole loop at K = 10 on an H200's instruction s
 | s_tau, direct, tau any number up to 8 | 20.2 (4.3) | - |
 | s_tau, power, tau up to 5 | - | 31.8 (3.2) |
 | s_tau, ratio, tau whole, up to 16 | - | 37.3 (1.5) |
-| s_tau, ratio, tau = 20 | 36.9 (3.3) | 38.2 (3.5) |
-| s_tau, ratio, fine | 46.0 (2.3) | 48.4 (2.4) |
+| s_tau, ratio, any tau | 36.9 (3.3) | 38.2 (3.5) |
 | escort, p = 2 | 17.4 (0.3) | 15.5 (0.3) |
 | escort, any p | 20.3 (2.3) | 18.4 (2.3) |
 | sigmoid_norm, direct and log2 | 18.2 (2.3) | 30.7 (2.2) |
+
+Speed there in 10^9 arm-steps a second, the median of 5 repeats; `triton_kernel` has softmax and s_tau at every K:
+
+| policy | instructions | speed |
+|---|---|---|
+| centred_ucb, softmax(beta=1) | 14.8 | 1385 |
+| centred_ucb, softmax(beta=4*log(t)) | 16.4 | 1389 |
+| centred_ucb, softmax(beta=64) | 17.0 | 1159 |
+| centred_ucb, s_tau(tau=5) | 19.3 | 1126 |
+| centred_ucb(offset=2), s_tau(tau=5) | 19.5 | 1101 |
+| centred_ucb, s_tau(tau=1+0.5*log(t)) | 20.7 | 758 |
+| centred_ucb, s_tau(tau=88.7) | 36.9 | 610 |
+| ucb, s_tau(tau=5) | 31.8 | 689 |
+| ucb, s_tau(tau=8) | 37.3 | 610 |
+| mean, escort(p=2) | 12.8 | 1421 |
+| ucb, the plug-in asinh(p=4) of the README | 29.6 | 796 |
 """
 
 import triton
 import triton.language as tl
 
-from stau_rl.kernels.triton_math import exp2, fine_exp, fma, log2, log2_1p_ratio, reciprocal, softplus2, whole_power
+from stau_rl.kernels.triton_math import exp2, fma, log2, log2_1p_ratio, reciprocal, softplus2, whole_power
 
 _LOG2_E = tl.constexpr(1.4426950408889634)
 
@@ -90,30 +105,26 @@ def s_tau_log2(y, centre, p, q, V: tl.constexpr):
 
 
 @triton.jit
-def _exp(x, FINE: tl.constexpr):
-    """e^x for x <= 0, never below 2^-126, from the special-function unit or by polynomial."""
-    if FINE:
-        value = fine_exp(x)
-    else:
-        value = exp2(tl.maximum(x * _LOG2_E, -126.0))
-    return value
+def _exp(x):
+    """e^x for x <= 0, never below 2^-126."""
+    return exp2(tl.maximum(x * _LOG2_E, -126.0))
 
 
 @triton.jit
 def s_tau_ratio(s, top, p, q, V: tl.constexpr):
-    """softplus(s) / ln 2 + q, up to a factor of the row; p = tau; relative error 4e-7, 2e-7 if V.fine.
+    """softplus(s) / ln 2 + q, up to a factor of the row; p = tau; relative error 4e-7.
 
     With z = e^-|s| it is max(s, 0) log2(e) + z P(z), P(z) = log2(1 + z) / z. Where a whole row may be negative, z is
     taken relative to the row's largest, from the exact difference of the scores, so that no row vanishes.
     """
     positive = tl.maximum(s, 0.0)
     if V.reaches_zero:
-        z = _exp(-tl.abs(s), V.fine)
+        z = _exp(-tl.abs(s))
         base = fma(positive, _LOG2_E, z * log2_1p_ratio(z)) + q
     else:
         floor = tl.minimum(top, 0.0)
-        shift = _exp(floor, V.fine)
-        relative = _exp(-tl.abs(s) - floor, V.fine)
+        shift = _exp(floor)
+        relative = _exp(-tl.abs(s) - floor)
         base = fma(positive, _LOG2_E, relative * log2_1p_ratio(relative * shift)) + q * reciprocal(shift)
     return base
 

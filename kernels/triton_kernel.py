@@ -9,6 +9,17 @@ others. State comes from memory once a launch and goes back once. `triton_step` 
   compiler takes out of the loop. A single step, before an odd start or a forced pull, is a kernel of its own.
 - Regret is counted at checkpoints from the pull counts and needs nothing per step.
 - Addresses are int64; instances past the last one repeat it and store nothing.
+
+Speed on an H200 in 10^9 arm-steps a second, the median of 5 repeats, and instructions per arm-step; Bernoulli arms,
+T = 1000, centred UCB scores:
+
+| K | softmax, beta = 1 | instructions | s_tau, tau = 5 | instructions |
+|---|---|---|---|---|
+| 2 | 633 | 34.5 | 544 | 40.5 |
+| 10 | 1385 (another run: 1491) | 14.8 | 1126 (1154) | 19.3 |
+| 32 | 1811 | 10.5 | 1271 | 16.2 |
+| 128 | 1284 | 12.1 | 929 | 17.7 |
+| 1024 | 809 | 15.6 | 704 | 21.6 |
 """
 
 import triton

@@ -7,14 +7,11 @@ bounds where instances have their own, and 13 per checkpoint and instance; nothi
 `record`.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
-import triton
 from numpy.typing import NDArray
 
 from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
@@ -25,6 +22,7 @@ from stau_rl.kernels.triton_bind import BoundHead
 from stau_rl.kernels.triton_kernel import play_kernel
 from stau_rl.kernels.triton_math import INTERPRETED
 from stau_rl.kernels.triton_plan import Plan, make_plan
+from stau_rl.kernels.triton_plugin import check_plugin, compiled
 
 THREADS = 128
 # Steps of which tables of a number per step are held at once.
@@ -71,10 +69,13 @@ def simulate(
 
     Raises:
         EngineError: this engine cannot run what was asked.
+        ValueError: the device function of a plug-in head contradicts the head.
     """
     require_float32("triton", dtype)
     place = _check_device(device)
     plan = make_plan(policy.lowered(), arms, horizon)
+    if plan.head is not None and not isinstance(plan.head.device, str):
+        check_plugin(policy.lowered().head, plan.head.device, plan.head.inputs, horizon, place)
     return Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
 
 
@@ -267,13 +268,7 @@ def _device_function(head: BoundHead | None) -> Any:
     """The device function of a head; any where there is no head."""
     if head is None:
         return triton_heads.softmax_direct
-    return getattr(triton_heads, head.device) if isinstance(head.device, str) else _compiled(head.device)
-
-
-@cache
-def _compiled(function: Callable[..., Any]) -> Any:
-    """A plug-in's function as a device function."""
-    return function if hasattr(function, "fn") else triton.jit(function)
+    return getattr(triton_heads, head.device) if isinstance(head.device, str) else compiled(head.device)
 
 
 def _shape(plan: Plan) -> tuple[int, dict[str, int]]:

@@ -218,25 +218,6 @@ def log2_1p_ratio(z):
 
 
 @triton.jit
-def fine_exp(x):
-    """e^x for x <= 0, e^-87 below that, relative error 1.2e-7 near 0: 11 instructions, no special function.
-
-    x log2(e) = n + r with n whole and |r| <= 1/2, by adding a number whose last bit is worth 1; 2^r is a polynomial
-    (own fit, 3e-9), and n goes into the exponent.
-    """
-    x = tl.maximum(x, -87.0)
-    shifted = fma(x, 1.4426950408889634, 12582912.0)
-    r = fma(x, 1.4426950408889634, 12582912.0 - shifted)
-    p = fma(r, 0.0001534581087442963, 0.0013399931210251737)
-    p = fma(p, r, 0.009618488961321982)
-    p = fma(p, r, 0.05550328776993322)
-    p = fma(p, r, 0.24022646890595334)
-    p = fma(p, r, 0.6931472057372496)
-    p = fma(p, r, 1.0000000005541712)
-    return ((shifted.to(tl.int32, bitcast=True) << 23) + p.to(tl.int32, bitcast=True)).to(tl.float32, bitcast=True)
-
-
-@triton.jit
 def softplus2(y):
     """Base-2 softplus log2(1 + 2^y) = max(y, 0) + log2(1 + 2^-|y|); relative error 6e-7 for y > -126, 0 below.
 

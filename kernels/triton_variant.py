@@ -26,7 +26,6 @@ class Variant:
         form: what the head's device function returns; see `triton_heads`.
         whole: a whole exponent that is multiplied out, or 0.
         reaches_zero: the largest score of every row is >= 0.
-        fine: exponentials are polynomials rather than approximate instructions.
         inputs: how many parameters the device function of a plug-in head takes, or -1 for the heads of the package.
         scheduled: the head's parameters come from a table of the steps.
         width: a number per step comes from a table.
@@ -53,7 +52,6 @@ class Variant:
     form: Literal["direct", "log2", "scaled", "power", "ratio"] = "direct"
     whole: int = 0
     reaches_zero: bool = False
-    fine: bool = False
     inputs: int = -1
     scheduled: bool = False
     width: bool = False

@@ -246,7 +246,10 @@ def _recorded(actions: np.ndarray, block: Block, rewards: np.ndarray | None = No
     )
 
 
-@pytest.mark.parametrize("policy", [*SOME_OF_EACH, "mean | escort(p=2)", "greedy"])
+SCHEDULED = ["ucb | softmax(beta=4*log(t))", "gradient_bandit(head=s_tau(tau=1+log(t)))"]
+
+
+@pytest.mark.parametrize("policy", [*SOME_OF_EACH, *SCHEDULED, "mean | escort(p=2)", "greedy"])
 def test_a_wrong_engine_is_found_out(policy: str) -> None:
     table = arm_table(parse_arms("bernoulli(k=4)"), 0, 0, 50)
     right = _play("torch", "float64", policy, table, 30, record=True)
@@ -300,6 +303,36 @@ def test_the_distance_to_a_boundary_by_hand() -> None:
     assert [part.instance for part in found] == np.flatnonzero(u >= 0.25).tolist()
     for part in found:
         assert part.distance == pytest.approx(u[part.instance] - 0.25, abs=1e-12)
+
+
+def test_the_distance_under_a_schedule_is_that_of_its_step() -> None:
+    """Histories that part at step 9, where t = 10, as those of no engine would: the boundary is by hand."""
+    table = arm_table(parse_arms("bernoulli(means=[0.6, 0.3])"), 0, 0, 20)
+    policy = "mean | softmax(beta=4*log(t))"
+    right = _play("torch", "float64", policy, table, 12, record=True)
+    assert right.actions is not None
+    assert right.rewards is not None
+    actions = right.actions.copy()
+    actions[9] = 1 - actions[9]
+    found = divergences(parse_policy(policy), table, 0, right, _recorded(actions, right))
+    assert [(part.instance, part.step) for part in found] == [(instance, 9) for instance in range(20)]
+    from stau_rl.kernels.philox import closed_uniform, words
+
+    pulled = right.actions[:9, None] == np.arange(2)[None, :, None]
+    means = (right.rewards[:9, None] * pulled).sum(0) / np.maximum(pulled.sum(0), 1)
+    boundary = 1.0 / (1.0 + 10.0 ** (4 * (means[1] - means[0])))
+    # The second of the two steps that share the call 4.
+    uniform = closed_uniform(words(0, np.arange(20), 4, 0)[2])
+    assert [part.distance for part in found] == pytest.approx(abs(boundary - uniform).tolist(), abs=1e-12)
+
+
+def test_histories_under_a_schedule_part_at_roundings_alone() -> None:
+    """Of 4000 instances some do part, and each is judged by the head of its step."""
+    (row,) = conformance(
+        ["ucb | softmax(beta=60*log(t))"], ["bernoulli(k=10)"], ["torch float32"], instances=4000, horizon=300
+    ).to_dict("records")
+    assert 0.99 <= row["identical"] < 1.0
+    assert 0.0 < row["largest_distance"] <= row["limit"]
 
 
 def test_the_command_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:

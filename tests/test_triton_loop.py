@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ POLICIES = (
     *("mean softmax", "ucb s_tau", "centred s_tau", "centred s_tau eps=0", "steep softmax", "escort"),
     *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson"),
     *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
-    *("softmax schedule", "steep schedule", "s_tau schedule", "s_tau fine schedule", "s_tau eps schedule"),
+    *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
     *("plug-in", "plug-in schedule"),
     *(
@@ -35,7 +36,7 @@ POLICIES = (
     ),
     *(
         f"{name} lanes"
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "s_tau fine schedule", "escort", "plug-in")
+        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
     ),
 )
 
@@ -114,6 +115,21 @@ def test_histories_do_not_depend_on_the_launches(findings):
 def test_refuses_what_it_cannot_run(findings):
     assert "torch" in findings["errors"]["dtype"]
     assert "2147483647" in findings["errors"]["horizon"]
+
+
+def test_a_device_function_that_contradicts_its_head_is_refused(findings):
+    """The head, the score and both values are named; a schedule is looked at where it starts and where it ends."""
+    found = findings["contradictions"]
+    assert {text for text, message in found.items() if not message} == {"askew(a=3)", "ramp(p=7)"}
+    # A step of 1/4 along the grid is 3/4 in 3 s and 5/8 in 3 s + |s| / 2.
+    assert re.fullmatch(
+        r"head 'askew': its triton function contradicts its function of tensors: at score -15\.75 log f is 0\.75\d* in "
+        r"the one and 0\.625 in the other \(0 at score -16\), for askew\(a=3, b=0\.5\)",
+        found["askew(a=3, b=0.5)"],
+    )
+    # log 14 interpreted, log 300 compiled.
+    assert re.search(r"for askew\(a=1, b=(2\.639|5\.703)\d*\)$", found["askew(b=log(t))"])
+    assert found["ramp(p=7, off=0.01)"].startswith("head 'ramp': its triton function contradicts")
 
 
 def bernoulli(k):

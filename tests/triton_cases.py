@@ -17,6 +17,8 @@ import torch
 from stau_rl.agents import parse_policy
 from stau_rl.kernels import torch_loop, triton_loop, triton_plan, triton_variant
 from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.kernels.triton_device import log2, tl
+from stau_rl.plugin import head, parameter
 from stau_rl.plugin_source import load_plugin
 from stau_rl.readme import README
 
@@ -119,6 +121,41 @@ def errors():
     return found
 
 
+@head("askew", a=1.0, b=0.0)
+def askew(scores, a, b):
+    """exp(a s + b |s|)"""
+    return a * scores + b * scores.abs()
+
+
+@askew.triton
+def askew_on_device(score, a, b):
+    """Right while b = 0."""
+    return score * (a * 1.4426950408889634)
+
+
+@head("ramp", p=parameter(2.0, above=0.0), off=0.0)
+def ramp(scores, p, off):
+    """max(s, 0)^p on any device; the device function is wrong by the factor 1 + off of the exponent"""
+    return p * scores.clamp(min=0.0).log()
+
+
+@ramp.triton
+def ramp_on_device(score, p, off):
+    return tl.where(score > 0.0, log2(tl.maximum(score, 1e-30)) * (p * (1.0 + off)), -1e30)
+
+
+def contradictions():
+    """What comes of device functions that are, and are not, the head."""
+    found = {}
+    for text in ("askew(a=3)", "askew(a=3, b=0.5)", "askew(b=log(t))", "ramp(p=7)", "ramp(p=7, off=0.01)"):
+        try:
+            play(triton_loop, f"ucb | {text}", arms("bernoulli", 3))
+            found[text] = ""
+        except ValueError as error:
+            found[text] = str(error)
+    return found
+
+
 WEIGHTED = {
     "mean softmax": "mean | softmax(beta=10)",
     "ucb s_tau": "ucb(c=0.5) | s_tau(tau=2.5)",
@@ -132,7 +169,7 @@ WEIGHTED = {
     "softmax schedule": "centred_ucb | softmax(beta=4*log(t))",
     "steep schedule": "ucb | softmax(beta=30*log(t))",
     "s_tau schedule": "centred_ucb | s_tau(tau=1+0.5*log(t))",
-    "s_tau fine schedule": "centred_ucb | s_tau(tau=1+10*log(t), eps=0)",
+    "ratio schedule": "centred_ucb | s_tau(tau=1+10*log(t), eps=0)",
     "s_tau eps schedule": "ucb | s_tau(tau=3, eps=1/t)",
     "escort schedule": "mean | escort(p=sqrt(t))",
     "offset": "centred_ucb(c=0.3, offset=2.5) | s_tau(tau=6.5)",
@@ -159,6 +196,7 @@ CASES = {
     "split": split,
     "launches": launches,
     "errors": errors,
+    "contradictions": contradictions,
     **{f"agree {name}": lambda text=text: agree(text, "bernoulli") for name, text in (WEIGHTED | WHOLE).items()},
     **{
         f"agree {name} {kind}": lambda name=name, kind=kind: agree((WEIGHTED | WHOLE)[name], kind)
@@ -167,7 +205,7 @@ CASES = {
     },
     **{
         f"agree {name} lanes": lambda name=name: agree((WEIGHTED | WHOLE)[name], "bernoulli", 5, 12, 2)
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "s_tau fine schedule", "escort", "plug-in")
+        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
     },
 }
 

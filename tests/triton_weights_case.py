@@ -55,7 +55,6 @@ def weights(head, scores, centred=False):
     block = 1 << 15 if INTERPRETED else 128
     variant = Variant(
         len(scores), len(scores), block=block, form=found.form, whole=found.whole, reaches_zero=found.reaches_zero,
-        fine=found.fine,
     )  # fmt: skip
     given = torch.as_tensor(scores, dtype=torch.float32, device=DEVICE).contiguous()
     answer = torch.full_like(given, float("nan"))
