@@ -30,7 +30,14 @@ def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores", f
         return
     bad = ~torch.isfinite(scores) if finite else torch.isnan(scores) | torch.isposinf(scores)
     if mask is not None:
-        bad = bad & mask
+        try:
+            bad = bad & mask
+        except RuntimeError:
+            if mask.device != scores.device:
+                raise
+            raise ValueError(
+                f"mask must broadcast against {what} {tuple(scores.shape)}, got shape {tuple(mask.shape)}"
+            ) from None
     if bad.numel() and bool(bad.any()):
         share = float(bad.float().mean())
         refused = "NaN or infinite" if finite else "NaN or +inf"
