@@ -227,6 +227,25 @@ def test_a_resumed_run_goes_on_bit_by_bit(name, env, tmp_path):
     assert_array_equal(whole.evaluate(5), resumed.evaluate(5))
 
 
+def test_a_state_is_not_changed_by_what_follows():
+    """A run goes on from a state held in memory as it did the first time, though two agents played after it."""
+    agent = PPO(settings("ppo", points=3), 0)
+    agent.play_segment()
+    state = agent.state()
+    played(agent)
+    for _ in range(2):
+        other = PPO(agent.settings, 0)
+        other.load(state)
+        assert_array_equal(played(other).optimiser.flat.detach().numpy(), agent.optimiser.flat.detach().numpy())
+
+
+@pytest.mark.parametrize("head", ["power_norm", "softpick", "rela"])
+def test_a_head_that_gives_rows_no_weight_trains(head):
+    """Scores start around 0, so about a quarter of the rows has none above it."""
+    agent = played(PPO(settings("ppo", head=head), 0))
+    assert torch.isfinite(agent.optimiser.flat).all()
+
+
 def test_seeds_differ_and_nothing_reads_a_global_generator():
     def weights(seed):
         torch.manual_seed(seed)
