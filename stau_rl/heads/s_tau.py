@@ -37,8 +37,11 @@ class _LogSTau(torch.autograd.Function):
         log_f_grad = normalise_log_backward(grad, out, ctx.dim, ctx.mask, ctx.dead)
         value = log_phi(scores, ctx.eps)
         grad_scores = log_f_grad * tau * log_phi_slope(scores, value)
-        grad_tau = log_f_grad * centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
-        return grad_scores.sum_to_size(scores.shape), grad_tau.sum_to_size(tau.shape), None, None, None
+        grad_tau = None
+        if ctx.needs_input_grad[1]:
+            grad_tau = log_f_grad * centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
+            grad_tau = grad_tau.sum_to_size(tau.shape)
+        return grad_scores.sum_to_size(scores.shape), grad_tau, None, None, None
 
 
 def centred_log_phi(scores: Tensor, value: Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
