@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stau_rl.heads import Escort, Head, SigmoidNorm, Softmax, SoftplusNorm, STau
+from stau_rl.heads.learned import LearnedHead
 from stau_rl.heads.normalise import normalise_log
-from stau_rl.modules import HeadModule
 
 # log f is finite wherever the scores are, so that torch's own log_softmax of it gives the log-weights.
 FINITE = (Softmax, STau, SoftplusNorm, SigmoidNorm)
@@ -50,7 +50,7 @@ class ActorCritic(nn.Module):
         self.critic = _mlp((inputs, *hidden, 1), 1.0, generator)
         with torch.no_grad():
             self.actor[-1].bias.fill_(score_offset)  # type: ignore[operator]
-        self.module = HeadModule(head, learn)
+        self.module = LearnedHead(head, learn)
 
     @property
     def head(self) -> Head:
