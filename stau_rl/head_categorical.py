@@ -61,7 +61,7 @@ class HeadCategorical(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         self.head = parse_head(head) if isinstance(head, str) else head
-        rule = self.head.bound_head() if isinstance(self.head, HeadModule) else self.head
+        rule = self.head.head if isinstance(self.head, HeadModule) else self.head
         validate = (self._validate_args if validate_args is None else validate_args) and not (
             torch.compiler.is_compiling()
         )
@@ -69,8 +69,10 @@ class HeadCategorical(Distribution):
         if validate:
             _check_rows(scores, mask, rule.finite_only)
         self.scores, self.mask = scores, mask
-        working = self.head.shifted(scores) if isinstance(self.head, HeadModule) else scores
-        log_weights = head_log_weights(rule, working, mask)
+        if isinstance(self.head, HeadModule):
+            log_weights = self.head.unchecked(scores, mask)
+        else:
+            log_weights = head_log_weights(rule, scores, mask)
         entries = log_weights.shape[-1]
         self.abstain = entries if rule.mass_kind == "sub" else None
         self.logits = log_weights if self.abstain is None else _with_abstention(log_weights)

@@ -75,7 +75,12 @@ class HeadModule(LearnedHead):
         """
         if self.validate:
             check_scores(scores, mask, finite=self.head.finite_only)
-        return head_log_weights(self.bound_head(), self.shifted(scores), mask)
+        return self.unchecked(scores, mask)
+
+    def unchecked(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`forward` without looking at the values."""
+        working = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        return head_log_weights(self.bound_head(working), self.shifted(scores), mask)
 
     def shifted(self, scores: Tensor) -> Tensor:
         """The scores with the offset added, then float32 or float64."""

@@ -72,11 +72,15 @@ class LearnedHead(nn.Module):
             return low + softplus(raw)
         return raw if high is None else high - softplus(raw)
 
-    def bound_head(self) -> Head:
-        """The head with its learned parameters bound as tensors that broadcast against the scores."""
+    def bound_head(self, dtype: torch.dtype | None = None) -> Head:
+        """The head with its learned parameters bound as tensors that broadcast against the scores.
+
+        Args:
+            dtype: of the bound tensors, that of the scores they meet; None leaves them as `value` gives them.
+        """
         if not self.learn:
             return self.head
-        values = {name: self.value(name) for name in self.learn}
+        values = {name: self.value(name).to(dtype) if dtype else self.value(name) for name in self.learn}
         return self.head.bind(**{name: value.unsqueeze(-1) if self.shape else value for name, value in values.items()})
 
 
