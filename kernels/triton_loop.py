@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
 from stau_rl.kernels.philox import split_seed
-from stau_rl.kernels.run_setup import bernoulli_bounds, require_float32
+from stau_rl.kernels.run_setup import require_float32
 from stau_rl.kernels.triton_bind import BoundHead
 from stau_rl.kernels.triton_kernel import play_kernel
 from stau_rl.kernels.triton_math import INTERPRETED
@@ -131,7 +131,8 @@ class Run:
         self.rows = np.searchsorted(self.steps, checkpoints)
         means = torch.as_tensor(arms.means, device=device)
         bernoulli = arms.kind == "bernoulli"
-        self.arm = torch.as_tensor(bernoulli_bounds(arms.means), device=device) if bernoulli else means
+        # As in `run_setup.bernoulli_bounds`, which takes longer than many a kernel: a power of 2 and ceil are exact.
+        self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
         self.gap = means.max(dim=0, keepdim=True).values - means
         self.value = torch.as_tensor(arms.values, device=device)
         self.offset = torch.as_tensor(arms.offsets, device=device)

@@ -1,5 +1,6 @@
 """Making a GPU ready beside the imports: only where one can be meant, at once, and never in the way."""
 
+import gc
 import threading
 
 import pytest
@@ -60,3 +61,25 @@ def test_errors_are_left_to_the_run(jobs: list[str], monkeypatch: pytest.MonkeyP
     # An exception that got out would be a warning of the thread, and so an error here.
     _wait()
     assert jobs == ["tried"]
+
+
+def test_imports_are_not_searched_for_cycles() -> None:
+    assert gc.isenabled()
+    try:
+        with wake.uncollected():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        with pytest.raises(ImportError), wake.uncollected():
+            raise ImportError
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+    gc.disable()
+    try:
+        with wake.uncollected():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.enable()
