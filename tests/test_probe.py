@@ -11,6 +11,7 @@ import pytest
 
 from stau_rl.cli import main
 from stau_rl.probe import chosen
+from stau_rl.plugin import forget
 from stau_rl.probe import main as plain_main
 from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, TIMING, read_probe
 from stau_rl.probe_model import Shape
@@ -163,6 +164,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.usefixtures("tiny_plan")
+def test_a_stop_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stau_rl.probe_run.train_group", stop)
+    with pytest.raises(SystemExit, match="130"):
+        plain_main(["--device", "cpu", "--out", str(tmp_path / "run")])
+    assert "finished groups are kept: repeat the command with --resume" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("tiny_plan")
 def test_a_head_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "my_head.py"
     file.write_text(
@@ -171,7 +185,10 @@ def test_a_head_of_ones_own(tmp_path: Path) -> None:
     )
     out = tmp_path / "run"
     own = ["--plugin", str(file), "--normaliser", "attention(head=cubic_probe, fir_taps=3)"]
-    plain_main([*own, "--task", "silence", "--device", "cpu", "--out", str(out)])
+    try:
+        plain_main([*own, "--task", "silence", "--device", "cpu", "--out", str(out)])
+    finally:
+        forget("cubic_probe")
     rows = read_probe(out / TABLE)
     assert rows["spec"].unique().tolist() == ["attention(head=cubic_probe, fir_taps=3)"]
     assert rows["decoded"].notna().all()
