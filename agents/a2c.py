@@ -54,6 +54,9 @@ class A2C(Agent):
             rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
         )
         keep = np.flatnonzero(rollout.valid)
+        if not keep.size:
+            # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
+            return 0, ended
         loss = policy_loss(
             self.network,
             torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from stau_rl.heads import Escort, Head, SigmoidNorm, Softmax, SoftplusNorm, STau
-from stau_rl.modules import HeadModule
+from stau_rl.heads.learned import LearnedHead
+from stau_rl.heads.normalise import normalise_log
 
 # log f is finite wherever the scores are, so that torch's own log_softmax of it gives the log-weights.
 FINITE = (Softmax, STau, SoftplusNorm, SigmoidNorm)
@@ -27,7 +28,8 @@ class ActorCritic(nn.Module):
         inputs: size of an observation.
         actions: number of actions.
         hidden: widths of the tanh layers of each network.
-        head: turns scores into probabilities; a head that may abstain is normalised over the actions.
+        head: turns scores into probabilities; a head that may abstain is normalised over the actions, and where it
+            gives none of them a weight they are equally likely.
         learn: names of the head's parameters that are learned.
         score_offset: initial bias of the scores.
         generator: gives the initial weights.
@@ -48,7 +50,7 @@ class ActorCritic(nn.Module):
         self.critic = _mlp((inputs, *hidden, 1), 1.0, generator)
         with torch.no_grad():
             self.actor[-1].bias.fill_(score_offset)  # type: ignore[operator]
-        self.module = HeadModule(head, learn)
+        self.module = LearnedHead(head, learn)
 
     @property
     def head(self) -> Head:
@@ -65,11 +67,11 @@ class ActorCritic(nn.Module):
 
 
 def log_probabilities(head: Head, scores: Tensor) -> Tensor:
-    """Log-weights of a head, normalised over the last axis."""
+    """Log-weights of a head, normalised over the last axis; a row whose weights are all 0 is uniform."""
     if isinstance(head, FINITE):
         return torch.log_softmax(head.log_f(scores), -1)
     log_weights = head.unchecked_log_weights(scores)
-    return log_weights if head.mass_kind == "simplex" else log_weights - log_weights.logsumexp(-1, keepdim=True)
+    return log_weights if head.mass_kind == "simplex" else normalise_log(log_weights)
 
 
 def entropies(log_policy: Tensor) -> Tensor:
@@ -127,7 +129,8 @@ def numpy_weights(head: Head) -> Callable[[NDArray[np.float32]], NDArray[np.floa
     if isinstance(head, Softmax):
         beta = np.float32(head.fixed(head.beta))
         return lambda scores: _exp(beta * scores)
-    if isinstance(head, STau):
+    # Without the floor, softplus itself underflows below -103, where torch's logarithm of it does not.
+    if isinstance(head, STau) and head.fixed(head.eps) >= np.finfo(np.float32).tiny:
         tau, eps = np.float32(head.fixed(head.tau)), np.float32(head.fixed(head.eps))
         return lambda scores: _exp(tau * np.log(np.logaddexp(np.float32(0), scores) + eps))
     if isinstance(head, Escort):

@@ -1,6 +1,7 @@
 """Adam on one flat vector: a dozen small tensors cost more in calls than in arithmetic."""
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -60,11 +61,12 @@ class FlatAdam:
     def state(self) -> dict[str, Any]:
         """Parameters and moments, for `load`."""
         apart = [parameter.detach().clone() for parameter in self.apart]
-        return {"flat": self.flat.detach().clone(), "apart": apart, "adam": self._adam.state_dict()}
+        # Adam's own dictionary holds the moments themselves, which the next step changes.
+        return {"flat": self.flat.detach().clone(), "apart": apart, "adam": deepcopy(self._adam.state_dict())}
 
     def load(self, state: dict[str, Any]) -> None:
         """Take up the state of another optimiser of the same parameters."""
         self.flat.data.copy_(state["flat"])
         for parameter, kept in zip(self.apart, state["apart"], strict=True):
             parameter.data.copy_(kept)
-        self._adam.load_state_dict(state["adam"])
+        self._adam.load_state_dict(deepcopy(state["adam"]))

@@ -61,6 +61,9 @@ class PPO(Agent):
             rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
         )
         keep = np.flatnonzero(rollout.valid)
+        if not keep.size:
+            # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
+            return 0, ended
         observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])
         actions = torch.from_numpy(rollout.actions.ravel()[keep])
         advantage = torch.from_numpy(advantages.ravel()[keep])

@@ -69,7 +69,7 @@ def make_envs(name: str, count: int) -> VectorEnv:
             import_module(module)
         own = gym.spec(rest).vector_entry_point is not None
         envs = gym.make_vec(name, count, vectorization_mode="vector_entry_point" if own else "sync")
-    except (gym.error.Error, ImportError) as error:
+    except (gym.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"cannot make env {name!r}: {error}") from None
     if reset_mode(envs) is AutoresetMode.DISABLED:
         raise ValueError(f"env {name!r} does not reset its copies by itself (its autoreset mode is DISABLED)")

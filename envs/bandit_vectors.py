@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -87,7 +88,8 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
         """Begin an episode in every instance.
 
         Args:
-            seed: s, for seeds s, s + 1, ...; or a seed per instance. Without, generators go on where they are.
+            seed: s, for seeds s, s + 1, ...; or a seed per instance, None for a fresh one. Without, generators go on
+                where they are.
             options: `means` sets the arms' means for these episodes: for all instances, or with a leading axis of
                 instances.
 
@@ -107,14 +109,17 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
 
         Raises:
             ValueError: an action names no arm, or there are not N of them.
+            ResetNeeded: before the first reset.
         """
-        chosen = np.asarray(actions, dtype=np.int64)
+        if self._seeds is None:
+            raise ResetNeeded("reset the environments before their first step")
+        chosen = np.asarray(actions)
         if chosen.shape != (self.num_envs,):
             raise ValueError(f"actions must have shape ({self.num_envs},), got {chosen.shape}")
         if not self._left:
             observations, info = self._begin(None)
             return observations, np.zeros(self.num_envs), ~self._every, ~self._every, info
-        check_actions(chosen, self.model.arms)
+        chosen = check_actions(chosen, self.model.arms)
         regret = self.model.regret(chosen)
         self._regret = self._regret + regret
         info = self._info(regret=regret, episode_regret=self._regret, **self._best())

@@ -58,7 +58,7 @@ class BanditEnv(gym.Env[Any, np.int64]):
         Raises:
             ValueError: there is no such arm.
         """
-        actions = check_actions(np.asarray(action, dtype=np.int64).reshape(1), self.model.arms)
+        actions = check_actions(np.asarray(action).reshape(1), self.model.arms)
         regret, best = float(self.model.regret(actions)[0]), self._best()
         rewards, observations = self.model.step(self.np_random.random((self.model.step_draws, 1)), actions)
         self._left -= 1
@@ -275,9 +275,9 @@ def empirical_model(
 
 
 def check_horizon(horizon: int) -> int:
-    """A horizon of at least 1; else a ValueError."""
-    if horizon < 1:
-        raise ValueError(f"horizon must be at least 1, got {horizon!r}")
+    """A whole horizon of at least 1; else a ValueError."""
+    if not (horizon >= 1 and horizon % 1 == 0):
+        raise ValueError(f"horizon must be a whole number of at least 1, got {horizon!r}")
     return int(horizon)
 
 
@@ -288,11 +288,13 @@ def check_render_mode(mode: str | None) -> None:
 
 
 def check_actions(actions: Any, arms: int) -> Any:
-    """Actions that name arms; else a ValueError with the first bad one."""
+    """Actions that name arms, int64; else a ValueError with the first bad one."""
+    if actions.dtype.kind not in "iu":
+        raise ValueError(f"actions must be whole numbers, got {actions.dtype}")
     if actions.size and (actions.min() < 0 or actions.max() >= arms):
         bad = actions[(actions < 0) | (actions >= arms)][0]
         raise ValueError(f"actions must be arms 0 to {arms - 1}, got {int(bad)}")
-    return actions
+    return actions.astype(np.int64, copy=False)
 
 
 def read_options(model: BanditModel, options: Mapping[str, Any] | None, instances: int) -> Any:

@@ -70,7 +70,7 @@ class Train:
                 self.seeds,
                 out,
                 first_seed=self.first_seed,
-                processes=self.processes or os.cpu_count() or 1,
+                processes=(os.cpu_count() or 1) if self.processes is None else self.processes,
                 resume=self.resume,
                 plugins=self.plugin,
                 report=report,
@@ -89,7 +89,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
     """NAME=VALUE texts by name.
 
     Raises:
-        ValueError: a text of another form, or a name that has an option of its own.
+        ValueError: a text of another form, a name that has an option of its own, or one given twice.
     """
     pairs: dict[str, str] = {}
     for text in texts:
@@ -99,5 +99,7 @@ def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
             raise ValueError(f"--set takes NAME=VALUE, got {text!r}")
         if name in ("env", "head", "steps"):
             raise ValueError(f"--set {name} is --{name}")
+        if name in pairs:
+            raise ValueError(f"--set {name} is given twice: {pairs[name]!r} and {value.strip()!r}")
         pairs[name] = value.strip()
     return pairs

@@ -27,8 +27,9 @@ class HeadCategorical(Distribution):
     """Distribution over the entries of the last axis, with the weights of a head.
 
     P(k) = w_k. Where the head's mass may be below 1 there is one more outcome, index K, abstaining, with
-    P(K) = 1 - sum_k w_k. Entries of weight 0, masked or not, are never drawn, have log-probability -inf and give no
-    gradient but finite ones. Everything is computed in float32 or more: half-precision scores give float32 results.
+    P(K) = 1 - sum_k w_k, or 0 where that is within rounding of 0 (8 eps of the dtype, 1e-6 in float32). Entries of
+    weight 0, masked or not, are never drawn, have log-probability -inf and give no gradient but finite ones.
+    Everything is computed in float32 or more: half-precision scores give float32 results.
 
     Draws come from torch's global generator, one float64 uniform each: the first k with cdf_k > u total.
 
@@ -60,7 +61,7 @@ class HeadCategorical(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         self.head = parse_head(head) if isinstance(head, str) else head
-        rule = self.head.bound_head() if isinstance(self.head, HeadModule) else self.head
+        rule = self.head.head if isinstance(self.head, HeadModule) else self.head
         validate = (self._validate_args if validate_args is None else validate_args) and not (
             torch.compiler.is_compiling()
         )
@@ -68,8 +69,10 @@ class HeadCategorical(Distribution):
         if validate:
             _check_rows(scores, mask, rule.finite_only)
         self.scores, self.mask = scores, mask
-        working = self.head.shifted(scores) if isinstance(self.head, HeadModule) else scores
-        log_weights = head_log_weights(rule, working, mask)
+        if isinstance(self.head, HeadModule):
+            log_weights = self.head.unchecked(scores, mask)
+        else:
+            log_weights = head_log_weights(rule, scores, mask)
         entries = log_weights.shape[-1]
         self.abstain = entries if rule.mass_kind == "sub" else None
         self.logits = log_weights if self.abstain is None else _with_abstention(log_weights)
@@ -82,7 +85,8 @@ class HeadCategorical(Distribution):
         new = self._get_checked_instance(HeadCategorical, _instance)
         batch_shape = Size(batch_shape)
         new.head, new.abstain = self.head, self.abstain
-        new.scores = self.scores.expand(batch_shape + self.scores.shape[-1:])
+        entries = self.logits.shape[-1] if self.abstain is None else self.abstain
+        new.scores = self.scores.expand((*batch_shape, entries))
         new.mask = None if self.mask is None else self.mask.expand(new.scores.shape)
         new.logits = self.logits.expand(batch_shape + self.logits.shape[-1:])
         super(HeadCategorical, new).__init__(batch_shape, validate_args=False)
@@ -172,8 +176,8 @@ def _check_rows(scores: Tensor, mask: Tensor | None, finite: bool) -> None:
     """One clear line, with the share of bad rows, for scores that are no numbers and for rows without an entry."""
     try:
         check_scores(scores, mask, finite=finite)
-    except ValueError:
-        if not scores.is_floating_point() or (mask is not None and mask.dtype != torch.bool):
+    except ValueError as error:
+        if not str(error).startswith("scores must not be"):
             raise
         bad = ~torch.isfinite(scores) if finite else torch.isnan(scores) | torch.isposinf(scores)
         rows = (bad if mask is None else bad & mask).any(-1)
@@ -189,9 +193,12 @@ def _check_rows(scores: Tensor, mask: Tensor | None, finite: bool) -> None:
 
 
 def _with_abstention(log_weights: Tensor) -> Tensor:
-    """Log-weights with log(1 - mass) as one more entry, -inf (and without gradient) where nothing is left."""
+    """Log-weights with log(1 - mass) as one more entry, -inf (and without gradient) where nothing is left.
+
+    A mass of exactly 1 comes out up to 5 eps off, so a rest that small is rounding: it must not be drawn.
+    """
     rest = 1.0 - log_weights.exp().sum(-1, keepdim=True)
-    left = rest > 0
+    left = rest > 8 * torch.finfo(rest.dtype).eps
     return torch.cat([log_weights, torch.where(left, torch.where(left, rest, 1.0).log(), -torch.inf)], -1)
 
 
@@ -201,19 +208,26 @@ def _finite(logits: Tensor) -> Tensor:
 
 
 def _divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Sum of p (log p - log q): 0 where p = 0, inf where q alone is 0; gradients are finite everywhere."""
+    """Sum of p (log p - log q): 0 where p = 0, inf where q alone is 0; gradients are finite everywhere.
+
+    A p too small for a number is 0, as for torch's `Categorical`, which may hold -1e8 for what a mask excludes.
+    """
     if log_p.shape[-1] != log_q.shape[-1]:
         raise ValueError(f"KL needs the same outcomes on both sides, got {log_p.shape[-1]} and {log_q.shape[-1]}")
     log_p, log_q = torch.broadcast_tensors(log_p, log_q)
-    terms = log_p.exp() * (_finite(log_p) - _finite(log_q))
-    impossible = log_q.isneginf() & ~log_p.isneginf()
-    return torch.where(impossible, torch.inf, torch.where(log_p.isneginf(), 0.0, terms)).sum(-1)
+    p = log_p.exp()
+    terms = p * (_finite(log_p) - _finite(log_q))
+    return torch.where(log_q.isneginf() & (p > 0), torch.inf, torch.where(p > 0, terms, 0.0)).sum(-1)
 
 
 def _categorical_logits(distribution: Categorical) -> Tensor:
-    """Log-probabilities of a `Categorical`, whose logits of a given probability 0 are merely very negative."""
+    """Log-probabilities of a `Categorical`, -inf for a given probability of 0.
+
+    Its logit of that is log eps. A probability that is 0 because it was too small for a number has one far below.
+    """
     logits = distribution.logits
-    return torch.where(distribution.probs == 0, -torch.inf, logits)
+    given = logits > 1.5 * math.log(torch.finfo(logits.dtype).eps)
+    return torch.where((distribution.probs == 0) & given, -torch.inf, logits)
 
 
 @register_kl(HeadCategorical, HeadCategorical)

@@ -14,12 +14,11 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import softplus
+from torch import Tensor
 
-from stau_rl.heads import Head, parse_head
+from stau_rl.heads import Head
+from stau_rl.heads.learned import LearnedHead
 from stau_rl.heads.normalise import check_scores
-from stau_rl.heads.parameter import Range
 from stau_rl.heads.s_tau import EPS
 from stau_rl.kernels.fused_head import head_log_weights
 
@@ -27,13 +26,11 @@ if TYPE_CHECKING:
     from stau_rl.head_categorical import HeadCategorical
 
 
-class HeadModule(nn.Module):
+class HeadModule(LearnedHead):
     """Any head as a module: logits are the log-weights of `scores + score_offset` along the last axis.
 
-    A learned parameter with a lower bound b is `b + softplus(log_NAME)`, one with an upper bound
-    `b - softplus(log_NAME)`, one with both `low + (high - low) sigmoid(raw_NAME)`, one with none `raw_NAME` itself;
-    `log_NAME` or `raw_NAME` is the `nn.Parameter`. Since the logits contain it, whatever stores logits (or
-    log-probabilities) stores its effect.
+    Learned parameters are as in `stau_rl.heads.learned.LearnedHead`. Since the logits contain them, whatever stores
+    logits (or log-probabilities) stores their effect.
 
     Args:
         head: text such as `s_tau(tau=2)`, or a head; plug-in heads included. A learned parameter starts at its value.
@@ -56,59 +53,11 @@ class HeadModule(nn.Module):
         score_offset: float = 0.0,
         validate: bool = True,
     ) -> None:
-        super().__init__()
-        self.head = parse_head(head) if isinstance(head, str) else head
-        self.learn = tuple(learn)
-        self.shape = tuple(shape)
+        super().__init__(head, learn, shape)
         self.score_offset = float(score_offset)
         self.validate = validate
-        if self.head.schedules:
-            raise ValueError(f"{self.head} changes with t; give a module the head of one step, head.at(t)")
         if not math.isfinite(self.score_offset):
             raise ValueError(f"score_offset must be finite, got {score_offset!r}")
-        if self.shape and not self.learn:
-            raise ValueError(f"shape={self.shape} is that of learned parameters, and {self.head} has none here")
-        self._limits: dict[str, Range] = {}
-        for name in self.learn:
-            known = self.head._ranges()
-            if name not in known:
-                raise ValueError(
-                    f"learn: {self.head.name} has no parameter {name!r}; it has {', '.join(known) or 'none'}"
-                )
-            self._limits[name] = known[name]
-            start = _raw(self.head.name, name, getattr(self.head, name), known[name])
-            self.register_parameter(self._key(name), nn.Parameter(torch.full(self.shape, start)))
-
-    def _key(self, name: str) -> str:
-        limits = self._limits[name]
-        return f"log_{name}" if (limits.lower is None) != (limits.upper is None) else f"raw_{name}"
-
-    def raw(self, name: str) -> nn.Parameter:
-        """The unbounded `nn.Parameter` behind a learned parameter; a KeyError if it is not learned here."""
-        parameter: nn.Parameter = getattr(self, self._key(name))
-        return parameter
-
-    def value(self, name: str) -> Tensor:
-        """The value of a learned parameter, [*shape], float32 or float64; gradients reach `log_NAME` or `raw_NAME`.
-
-        Raises:
-            KeyError: it is not learned here.
-        """
-        limits, kept = self._limits[name], self.raw(name)
-        raw = kept if kept.dtype == torch.float64 else kept.float()
-        low, high = limits.lower, limits.upper
-        if low is not None and high is not None:
-            return low + (high - low) * raw.sigmoid()
-        if low is not None:
-            return low + softplus(raw)
-        return raw if high is None else high - softplus(raw)
-
-    def bound_head(self) -> Head:
-        """The head with its learned parameters bound as tensors that broadcast against the scores."""
-        if not self.learn:
-            return self.head
-        values = {name: self.value(name) for name in self.learn}
-        return self.head.bind(**{name: value.unsqueeze(-1) if self.shape else value for name, value in values.items()})
 
     def forward(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """Logits of the scores: log-weights along the last axis.
@@ -126,7 +75,12 @@ class HeadModule(nn.Module):
         """
         if self.validate:
             check_scores(scores, mask, finite=self.head.finite_only)
-        return head_log_weights(self.bound_head(), self.shifted(scores), mask)
+        return self.unchecked(scores, mask)
+
+    def unchecked(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`forward` without looking at the values."""
+        working = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        return head_log_weights(self.bound_head(working), self.shifted(scores), mask)
 
     def shifted(self, scores: Tensor) -> Tensor:
         """The scores with the offset added, then float32 or float64."""
@@ -233,19 +187,3 @@ class EscortHead(HeadModule):
         from stau_rl.heads import Escort
 
         super().__init__(Escort(p), ("p",) if learnable else (), shape, score_offset, validate)
-
-
-def _raw(head: str, name: str, value: float, limits: Range) -> float:
-    """Where the unbounded parameter starts, so that its value is `value`."""
-    low, high = limits.lower, limits.upper
-    if (low is not None and value <= low) or (high is not None and value >= high):
-        inside = " and ".join(f"{sign} {end:g}" for sign, end in ((">", low), ("<", high)) if end is not None)
-        raise ValueError(f"{head}: a learned {name} must start inside its range, {inside}, got {value!r}")
-    if low is not None and high is not None:
-        share = (value - low) / (high - low)
-        return math.log(share) - math.log1p(-share)
-    if low is not None or high is not None:
-        excess = value - low if low is not None else high - value  # type: ignore[operator]
-        # Inverse of softplus: log(expm1(x)) = x + log(1 - exp(-x)).
-        return excess + math.log(-math.expm1(-excess))
-    return float(value)

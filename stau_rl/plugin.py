@@ -240,9 +240,13 @@ def forget(name: str) -> None:
 
 def plugin_hashes(policies: list[Any]) -> dict[str, str]:
     """SHA-256 of the code of every plug-in head in some policies, by the head's name."""
-    outer = [getattr(policy, "head", None) for policy in policies]
-    heads = [*outer, *(getattr(one, "inner", None) for one in outer)]
-    return {one.name: one.plugin.sha256 for one in heads if isinstance(one, PluginHead)}
+    return head_hashes([getattr(policy, "head", None) for policy in policies])
 
 
-__all__ = ["PluginHead", "forget", "head", "parameter", "plugin_hashes"]
+def head_hashes(heads: list[Any]) -> dict[str, str]:
+    """SHA-256 of the code of every plug-in head among some heads, and inside them, by its name."""
+    every = [*heads, *(getattr(one, "inner", None) for one in heads)]
+    return {one.name: one.plugin.sha256 for one in every if isinstance(one, PluginHead)}
+
+
+__all__ = ["PluginHead", "forget", "head", "head_hashes", "parameter", "plugin_hashes"]

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from stau_rl.heads.learned import LearnedHead
 from stau_rl.modules import HeadModule
 
 
 def head_parameters(module: nn.Module) -> list[nn.Parameter]:
-    """The learned parameters of every `HeadModule` in a module, frozen ones included, each once."""
-    heads = [part for part in module.modules() if isinstance(part, HeadModule)]
+    """The learned parameters of every `LearnedHead` (as is a `HeadModule`) in a module, frozen ones too, each once."""
+    heads = [part for part in module.modules() if isinstance(part, LearnedHead)]
     return list(dict.fromkeys(parameter for head in heads for parameter in head.parameters()))
 
 

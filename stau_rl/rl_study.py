@@ -20,9 +20,11 @@ from typing import Any
 
 from stau_rl.atomic import whole_file, write_json
 from stau_rl.commit import current_commit
+from stau_rl.heads import parse_head
 from stau_rl.identity import identity
 from stau_rl.lock import DirectoryLock
 from stau_rl.machine import device
+from stau_rl.plugin import head_hashes
 from stau_rl.rl_pool import RunPool
 from stau_rl.rl_run import RunSpec
 from stau_rl.rl_tasks import FAMILIES, TASKS, Family, Task, parse_family, points, settings, task_named
@@ -66,7 +68,10 @@ class StudyRun:
     def file_name(self) -> str:
         """Name of its file, with a digest of everything that decides its numbers."""
         spec = self.spec
-        text = json.dumps(identity({"agent": spec.agent, "settings": spec.settings, "seed": spec.seed}), sort_keys=True)
+        decides: dict[str, Any] = {"agent": spec.agent, "settings": spec.settings, "seed": spec.seed}
+        if hashes := head_hashes([parse_head(self.head)]):
+            decides["plugins"] = hashes
+        text = json.dumps(identity(decides), sort_keys=True)
         return f"{self.task.name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pandas as pd
 
 from stau_rl.agents.settings import AgentSettings
+from stau_rl.heads import parse_head
+from stau_rl.plugin import head_hashes
 from stau_rl.rl_pool import RunPool
 from stau_rl.rl_run import RunSpec
 from stau_rl.train_files import TrainFolder
@@ -49,10 +51,14 @@ def train(
     for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0), ("processes", processes, 1)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    if first_seed + seeds > 1 << 64:
+        raise ValueError(f"seeds must be below 2^64, got {first_seed} + {seeds - 1}")
     runs = [RunSpec(agent, settings.as_dict(), first_seed + number) for number in range(seeds)]
     # Mistakes in the environment or the head show here, before anything is written.
     runs[0].make()
-    spec = {"agent": agent, "settings": settings.as_dict(), "seeds": [run.seed for run in runs]}
+    spec: dict[str, Any] = {"agent": agent, "settings": settings.as_dict(), "seeds": [run.seed for run in runs]}
+    if hashes := head_hashes([parse_head(settings.head)]):
+        spec["plugins"] = hashes
     with TrainFolder(out, spec, resume) as folder:
         missing = [(slot, run) for slot, run in enumerate(runs) if folder.read(run) is None]
         if missing:

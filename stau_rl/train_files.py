@@ -2,7 +2,7 @@
 
 | file | what it holds |
 | --- | --- |
-| `settings.json` | agent, settings and seeds: what decides the numbers |
+| `settings.json` | agent, settings, seeds and a digest of the code of a plug-in head: what decides the numbers |
 | `seeds/*.pt` | the state of an unfinished seed at the last point of its curve |
 | `seeds/*.json` | the result of a finished seed |
 | `curves.csv`, `curves.parquet` | learning curves: a row per seed and point |

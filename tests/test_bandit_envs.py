@@ -212,7 +212,13 @@ def test_empirical_means_cannot_be_set():
 
 @pytest.mark.parametrize(
     ("kwargs", "message"),
-    [({"horizon": 0}, "horizon"), ({"k": 0}, "k must"), ({"means": [2.0]}, "2.0"), ({"render_mode": "human"}, "draw")],
+    [
+        ({"horizon": 0}, "horizon"),
+        ({"horizon": 1.5}, "horizon must be a whole number"),
+        ({"k": 0}, "k must"),
+        ({"means": [2.0]}, "2.0"),
+        ({"render_mode": "human"}, "draw"),
+    ],
 )
 def test_bad_arguments_are_named(kwargs, message):
     from stau_rl.envs.bandit_vectors import BernoulliBanditVectorEnv
@@ -231,6 +237,9 @@ def test_actions_must_be_arms():
             envs.step(np.array(actions))
     env = gym.make("stau_rl/BernoulliBandit-v0", k=3).unwrapped
     env.reset(seed=0)
+    for step, action in ((envs.step, np.array([0.0, 1.7])), (env.step, 1.7)):
+        with pytest.raises(ValueError, match="whole numbers, got float64"):
+            step(action)
     with pytest.raises(ValueError, match="arms 0 to 2"):
         env.step(3)
 
@@ -240,6 +249,8 @@ def test_a_vector_environment_says_what_it_cannot_do():
         native("stau_rl/BernoulliBandit-v0", 2, autoreset_mode=AutoresetMode.DISABLED)
     with pytest.raises(ValueError, match="one number or 2"):
         native("stau_rl/BernoulliBandit-v0", 2).reset(seed=[1, 2, 3])
+    with pytest.raises(gym.error.ResetNeeded, match="before their first step"):
+        native("stau_rl/BernoulliBandit-v0", 2).step(np.zeros(2, dtype=np.int64))
 
 
 @pytest.mark.parametrize("counts", [(1, 3, 2), (1500, 1, 700), (5000, 5000)])

@@ -137,6 +137,30 @@ def test_rooms_are_linked_into_the_package(room):
     assert (link / "__init__.py").is_file()
 
 
+# What a room may import of the project, beside itself; text and schedules are what parameters are written in.
+REACH = {
+    "stau_rl/heads": set(),
+    "kernels": {"heads"},
+    "envs": {"heads"},
+    "agents": {"heads", "kernels", "envs"},
+}
+
+
+@pytest.mark.parametrize("room", REACH)
+def test_rooms_import_in_one_direction(room):
+    found = set()
+    for path in (ROOT / room).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [f"stau_rl.{alias.name}" for alias in node.names] if node.module == "stau_rl" else [node.module]
+            else:
+                continue
+            found |= {name.split(".")[1] for name in names if name and name.startswith("stau_rl.")}
+    assert found <= REACH[room] | {Path(room).name, "text", "schedule"}
+
+
 def test_no_package_of_tests():
     assert not list((ROOT / "tests").rglob("__init__.py"))
 

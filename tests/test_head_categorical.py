@@ -87,6 +87,16 @@ def test_a_head_that_abstains_has_finite_gradients_when_nothing_is_left():
     assert scores.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", ["power_norm(gate=clamp)", "power_norm(gate=none)", "softpick", "reweight(softmax)"])
+@pytest.mark.parametrize("entries", [2, 7, 1000])
+def test_a_mass_of_one_leaves_nothing_to_abstain(name, entries):
+    """Scores above 1 spend the whole mass, so abstaining has probability 0 and is never drawn; rounding is not."""
+    scores = 1.5 + 3 * torch.rand(200_000 // entries, entries, generator=torch.Generator().manual_seed(0))
+    policy = HeadCategorical(scores, name)
+    assert policy.abstain == entries
+    assert bool(policy.logits[:, -1].isneginf().all())
+
+
 @each_head
 def test_a_distribution_of_any_head(name):
     policy = HeadCategorical(rows(3, 5), name, MASK)
@@ -159,6 +169,18 @@ def test_kl_of_impossible_outcomes():
     assert float(kl_divergence(wide, zero)) == math.inf
     kl_divergence(wide, narrow).backward()
     assert scores.grad.isfinite().all()
+
+
+def test_kl_of_outcomes_too_rare_for_a_number():
+    """Twice the same policy, then beside a mask made of -1e8, as other libraries have it: 0 from every side."""
+    rare = torch.tensor([0.0, -200.0])
+    masked = HeadCategorical(torch.zeros(2), "softmax", torch.tensor([True, False]))
+    for ours, theirs in (
+        (HeadCategorical(rare, "softmax"), Categorical(logits=rare)),
+        (masked, Categorical(logits=torch.tensor([0.0, -1e8]))),
+    ):
+        for p, q in ((ours, theirs), (theirs, ours), (ours, ours)):
+            assert float(kl_divergence(p, q)) == 0.0
 
 
 def test_kl_needs_the_same_outcomes():
@@ -253,6 +275,13 @@ def test_expand_shares_memory_and_validation():
         wide.log_prob(torch.zeros(2))
 
 
+def test_expand_of_one_score_under_a_longer_mask():
+    policy = HeadCategorical(torch.zeros(3, 1), "softmax", torch.tensor([True, False, True, True]))
+    wide = policy.expand((5, 3))
+    assert wide.scores.shape == wide.mask.shape == (5, 3, 4)
+    torch.testing.assert_close(wide.probs, policy.probs.expand(5, 3, 4), rtol=0, atol=0)
+
+
 def test_a_fully_masked_row_is_one_clear_line():
     mask = MASK.clone()
     mask[1] = False
@@ -285,6 +314,11 @@ def test_what_is_no_row_of_scores_is_refused(bad):
 def test_a_mask_that_is_not_boolean_is_refused():
     with pytest.raises(ValueError, match=r"mask must be a boolean torch tensor"):
         HeadCategorical(rows(2), "softmax", torch.ones(2), validate_args=True)
+
+
+def test_a_mask_of_another_length_is_named():
+    with pytest.raises(ValueError, match=r"^mask must broadcast against scores \(2, 5\), got shape \(4,\)$"):
+        HeadCategorical(rows(2, 5), "softmax", torch.ones(4, dtype=torch.bool), validate_args=True)
 
 
 def test_the_default_of_validation_is_torchs():

@@ -225,6 +225,15 @@ def test_zero_sizes(head, shape, dim):
         assert scores.grad.shape == shape
 
 
+def test_escort_of_scores_too_small_to_invert():
+    """1 / 7e-43 overflows in float32; equal scores are uniform all the same, with gradient 0."""
+    scores = torch.full((2,), 7e-43, requires_grad=True)
+    weights = Escort().weights(scores)
+    assert weights.tolist() == [0.5, 0.5]
+    weights[0].backward()
+    assert scores.grad.tolist() == [0.0, 0.0]
+
+
 @quick
 @given(
     head=any_head,

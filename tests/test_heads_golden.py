@@ -8,6 +8,7 @@ import torch
 
 from stau_rl.heads import Escort, SigmoidNorm, Softmax, SoftplusNorm, STau, log_s_tau, s_tau
 from stau_rl.heads.log_softplus import log_phi
+from stau_rl.heads.s_tau import centred_log_phi
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "golden_heads.json").read_text(encoding="utf-8"))
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
@@ -128,3 +129,17 @@ def test_mask(dtype):
     tolerance = log_tolerance(dtype, exact(block["scores"])[mask], 5.0, 1e-8)
     assert weights[~mask].tolist() == [0.0, 0.0]
     assert_weights(weights, exact(block["s_tau_tau5_eps1e-8"]), tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_centred_log_phi_is_the_same_with_and_without_a_mask(dtype):
+    """A mask of all entries takes the general way; scores of every size, -inf included.
+
+    Rows far below log eps tie in log phi, where the two ways may subtract another of the tied: a shift of 1e-19.
+    """
+    scores = 8 * torch.randn(500, 6, generator=torch.Generator().manual_seed(0), dtype=dtype) - 4
+    scores[::5, 0] = -torch.inf
+    scores[::7] *= 20
+    value = log_phi(scores, 1e-8)
+    masked = centred_log_phi(scores, value, 1e-8, -1, torch.ones_like(scores, dtype=torch.bool))
+    torch.testing.assert_close(centred_log_phi(scores, value, 1e-8, -1, None), masked, rtol=0, atol=1e-18)

@@ -47,6 +47,16 @@ def test_tau_is_one_plus_softplus_of_log_tau():
     assert module.value("tau").item() == pytest.approx(1 + math.log(2), abs=1e-6)
 
 
+@pytest.mark.parametrize(("name", "field"), LEARNED)
+def test_logits_have_the_precision_of_the_scores(name, field):
+    """Whatever that of the learned parameters: a module in float64 makes no float64 of float32 scores."""
+    start = f"{name}({field}={value_inside(name, field)})"
+    for module in (HeadModule(start, (field,), (3,)), HeadModule(start, (field,), (3,)).double()):
+        for dtype, expected in ((torch.float16, torch.float32), (torch.float32,) * 2, (torch.float64,) * 2):
+            assert module(rows(2, 3, 4).to(dtype)).dtype == expected
+            assert HeadModule(start, (field,)).double()(rows(2, 4).to(dtype)).dtype == expected
+
+
 def test_logits_by_hand():
     # softplus(ln(e - 1)) = 1 and softplus(ln(e^2 - 1)) = 2, so the weights at tau = 3 are 1 : 8.
     scores = torch.tensor([math.log(math.e - 1), math.log(math.e**2 - 1)])

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from stau_rl.cli import main
-from stau_rl.probe import chosen
 from stau_rl.plugin import forget
+from stau_rl.probe import chosen
 from stau_rl.probe import main as plain_main
 from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, TIMING, read_probe
 from stau_rl.probe_model import Shape

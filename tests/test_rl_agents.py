@@ -15,6 +15,7 @@ from stau_rl.agents.policy_loss import policy_loss
 from stau_rl.agents.ppo import PPO, PPOSettings
 from stau_rl.agents.registry import AGENTS, agent_class
 from stau_rl.agents.reinforce import Reinforce, ReinforceSettings
+from stau_rl.agents.rollout import Player, make_envs
 from stau_rl.heads import HEADS
 from stau_rl.plugin import forget, head
 
@@ -227,6 +228,25 @@ def test_a_resumed_run_goes_on_bit_by_bit(name, env, tmp_path):
     assert_array_equal(whole.evaluate(5), resumed.evaluate(5))
 
 
+def test_a_state_is_not_changed_by_what_follows():
+    """A run goes on from a state held in memory as it did the first time, though two agents played after it."""
+    agent = PPO(settings("ppo", points=3), 0)
+    agent.play_segment()
+    state = agent.state()
+    played(agent)
+    for _ in range(2):
+        other = PPO(agent.settings, 0)
+        other.load(state)
+        assert_array_equal(played(other).optimiser.flat.detach().numpy(), agent.optimiser.flat.detach().numpy())
+
+
+@pytest.mark.parametrize("head", ["power_norm", "softpick", "rela"])
+def test_a_head_that_gives_rows_no_weight_trains(head):
+    """Scores start around 0, so about a quarter of the rows has none above it."""
+    agent = played(PPO(settings("ppo", head=head), 0))
+    assert torch.isfinite(agent.optimiser.flat).all()
+
+
 def test_seeds_differ_and_nothing_reads_a_global_generator():
     def weights(seed):
         torch.manual_seed(seed)
@@ -247,6 +267,19 @@ def test_steps_that_only_reset_do_not_count():
     row = agent.play_segment()
     # An episode that ended on the rollout's last step has its reset still to come.
     assert 16 * 8 - row["train_episodes"] <= row["step"] < 16 * 8
+
+
+@pytest.mark.parametrize("kind", [A2C, PPO])
+def test_nothing_is_learned_from_a_rollout_of_resets(kind):
+    """All copies of a one-step episode end together, so every second rollout of one step only resets."""
+    agent = kind(kind.Settings(env="stau_rl:stau_rl/BernoulliBandit-v0", rollout=1, hidden=(8,)), 0)
+    player = Player(make_envs(agent.settings.env, 8), agent.spaces, 0)
+    assert agent.update(player, np.random.default_rng(0))[0] == 8
+    before = agent.optimiser.flat.detach().clone()
+    assert agent.update(player, np.random.default_rng(0)) == (0, [])
+    assert torch.equal(agent.optimiser.flat, before)
+    assert agent.update(player, np.random.default_rng(0))[0] == 8
+    assert not torch.equal(agent.optimiser.flat, before)
 
 
 def test_the_learning_rate_falls_to_zero():

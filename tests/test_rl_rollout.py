@@ -194,6 +194,8 @@ def test_spaces_that_do_not_fit_are_named():
         make_envs("Nope-v0", 1)
     with pytest.raises(ValueError, match="Box or Discrete"):
         Spaces.of(make_envs("Blackjack-v1", 1), "Blackjack-v1")
+    with pytest.raises(ValueError, match=r"cannot make env '\.module:Some-v0'"):
+        make_envs(".module:Some-v0", 1)
 
 
 @pytest.mark.parametrize("name", list(HEADS))
@@ -207,6 +209,25 @@ def test_numpy_weights_are_the_heads(name):
     with torch.no_grad():
         expected = log_probabilities(head, torch.from_numpy(scores).double()).exp().numpy()
     assert_allclose(weights / weights.sum(1, keepdims=True), expected, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(HEADS))
+def test_rows_without_a_weight_are_uniform(name):
+    """Scores that some heads give no mass: probabilities still, and finite gradients."""
+    scores = torch.tensor([[-1.0, -2.0, -0.5], [0.0, 0.0, 0.0], [-100.0, -120.0, -130.0]], requires_grad=True)
+    log_policy = log_probabilities(parse_head(name), scores)
+    assert_allclose(log_policy.exp().sum(1).detach().numpy(), 1.0, rtol=1e-6)
+    assert not log_policy.isnan().any()
+    entropies(log_policy).sum().backward()
+    assert torch.isfinite(scores.grad).all()
+    weights = numpy_weights(parse_head(name))(scores.detach().numpy())
+    assert_allclose(weights / weights.sum(1, keepdims=True), log_policy.exp().detach().numpy(), rtol=2e-4, atol=1e-6)
+
+
+def test_s_tau_without_its_floor_far_below_zero():
+    """There it is softmax(beta=tau): weights e^-2 : 1."""
+    weights = numpy_weights(parse_head("s_tau(tau=2,eps=0)"))(np.array([[-150.0, -149.0]], dtype=np.float32))
+    assert_allclose(weights[0, 0] / weights[0, 1], np.exp(-2.0), rtol=1e-4)
 
 
 def test_samples_follow_the_weights_and_never_have_weight_zero():

@@ -3,6 +3,7 @@
 import json
 import math
 from concurrent.futures import Future
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from stau_rl import cli, rl_pool
 from stau_rl import train as train_module
 from stau_rl.agents.ppo import PPOSettings
+from stau_rl.plugin import forget
+from stau_rl.plugin_source import load_plugin
 from stau_rl.rl_run import RunSpec, play_run
 from stau_rl.train import train
 
@@ -109,6 +112,27 @@ def test_a_folder_of_another_training_or_of_foreign_files_is_refused(inline, tmp
         train("ppo", SETTINGS, 1, tmp_path / "foreign")
 
 
+def test_a_changed_plug_in_is_another_training(inline, tmp_path):
+    """The same text of a head whose code is another; the same code goes on."""
+
+    file = tmp_path / "steep.py"
+    text = "from stau_rl.plugin import head\n\n@head('steep_rl')\ndef steep_rl(scores):\n    return 2 * scores\n"
+
+    def go(resume):
+        load_plugin(file)
+        try:
+            train("ppo", replace(SETTINGS, head="steep_rl"), 1, tmp_path / "run", resume=resume)
+        finally:
+            forget("steep_rl")
+
+    file.write_text(text)
+    go(resume=False)
+    go(resume=True)
+    file.write_text(text.replace("2", "3"))
+    with pytest.raises(ValueError, match=r"another training: plugins\.steep_rl is"):
+        go(resume=True)
+
+
 def test_the_pool_plays_in_processes_of_one_thread(tmp_path, capsys):
     """The one test that starts a process: the command, and the numbers of a run in this process."""
     out = tmp_path / "run"
@@ -141,6 +165,11 @@ def test_the_pool_plays_in_processes_of_one_thread(tmp_path, capsys):
         (["--steps", "0"], "steps"),
         (["--resume"], "--out"),
         (["--set", "learn=beta2"], "beta2"),
+        (["--set", "gamma=0.9", "--set", "gamma=0.8"], "given twice"),
+        (["--env", ".module:Some-v0"], "cannot make env"),
+        (["--processes", "0"], "processes must be at least 1"),
+        (["--first-seed", str(1 << 64)], "seeds must be below 2^64"),
+        (["--head", "s_tau(tau=1+t)"], "changes with t"),
     ],
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(arguments, message, tmp_path, capsys, monkeypatch):

@@ -15,7 +15,8 @@ from stau_rl.schedule import Schedule
 class Escort(Head):
     """The escort transform: weights proportional to |s|^p; an all-zero row is uniform.
 
-    The gradient at a score of exactly 0 is 0. Scores of -inf are refused, as their |s|^p is infinite.
+    The gradient at a score of 0, or one so small that 1 / s might overflow, is 0. Scores of -inf are refused, as their
+    |s|^p is infinite.
 
     Source: Mei, Xiao, Dai, Li, Szepesvari, Schuurmans, "Escaping the gravitational pull of softmax", NeurIPS 2020.
 
@@ -34,5 +35,7 @@ class Escort(Head):
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Return p log |s|, -inf at 0."""
-        zero = scores == 0
-        return torch.where(zero, -torch.inf, self.fixed(self.p) * torch.where(zero, 1.0, scores).abs().log())
+        zero, limits = scores == 0, torch.finfo(scores.dtype)
+        # Where 1 / s might overflow the gradient is 0, as at 0.
+        steep = torch.where(scores.abs() > limits.tiny / limits.eps, scores, scores.detach())
+        return torch.where(zero, -torch.inf, self.fixed(self.p) * torch.where(zero, 1.0, steep).abs().log())

@@ -7,15 +7,18 @@ import torch
 from torch import Tensor
 
 SMALL = -15.0
+# log(softplus(s) + eps) is taken directly from this eps on: the sum is then relatively accurate in float32 too, though
+# softplus underflows below -103.
+SMALLEST_SUM = 1e-30
 
 
 def softplus(scores: Tensor) -> Tensor:
-    """Softplus max(s, 0) + log1p(exp(-|s|)), relatively accurate on both sides; not for autograd."""
-    return scores.clamp(min=0.0) + torch.log1p(torch.exp(-scores.abs()))
+    """Softplus log1p(exp(s)), s itself above 50, relatively accurate on both sides."""
+    return torch.nn.functional.softplus(scores, 1.0, 50.0)
 
 
 def log_softplus(scores: Tensor) -> Tensor:
-    """Log of softplus, float32 or float64: s - exp(s)/2 below -15, log(max(s, 0) + log1p(exp(-|s|))) above.
+    """Log of softplus, float32 or float64: s - exp(s)/2 below -15, its logarithm above; not for autograd.
 
     The first form's error is exp(2 s) / 24, below 1e-14 where it is used. -inf gives -inf.
     """
@@ -24,7 +27,9 @@ def log_softplus(scores: Tensor) -> Tensor:
 
 
 def log_phi_forward(scores: Tensor, eps: float) -> Tensor:
-    """log(softplus(s) + eps) = logaddexp(log softplus(s), log eps)."""
+    """log(softplus(s) + eps) = logaddexp(log softplus(s), log eps); not for autograd."""
+    if eps >= SMALLEST_SUM:
+        return softplus(scores).add(eps).log()
     value = log_softplus(scores)
     if eps == 0.0:
         return value

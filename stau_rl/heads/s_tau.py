@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.base import Head, require_finite
-from stau_rl.heads.log_softplus import log_phi, log_phi_forward, log_phi_slope, softplus
+from stau_rl.heads.log_softplus import SMALLEST_SUM, log_phi, log_phi_forward, log_phi_slope, softplus
 from stau_rl.heads.normalise import (
     check_scores,
     normalise_log,
@@ -37,8 +37,11 @@ class _LogSTau(torch.autograd.Function):
         log_f_grad = normalise_log_backward(grad, out, ctx.dim, ctx.mask, ctx.dead)
         value = log_phi(scores, ctx.eps)
         grad_scores = log_f_grad * tau * log_phi_slope(scores, value)
-        grad_tau = log_f_grad * centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
-        return grad_scores.sum_to_size(scores.shape), grad_tau.sum_to_size(tau.shape), None, None, None
+        grad_tau = None
+        if ctx.needs_input_grad[1]:
+            grad_tau = log_f_grad * centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
+            grad_tau = grad_tau.sum_to_size(tau.shape)
+        return grad_scores.sum_to_size(scores.shape), grad_tau, None, None, None
 
 
 def centred_log_phi(scores: Tensor, value: Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
@@ -47,6 +50,13 @@ def centred_log_phi(scores: Tensor, value: Tensor, eps: float, dim: int, mask: T
     Where phi is within a factor 2 of the largest it is log1p((softplus_j - softplus_max) / phi_max): the differences
     of close scores, and of scores far below log eps, would be rounded away in log phi itself.
     """
+    if mask is None and eps >= SMALLEST_SUM:
+        # Every log phi is finite, so that what follows needs half its calls.
+        plus = softplus(scores)
+        top = plus.amax(dim, keepdim=True)
+        ratio = (plus - top) / (top + eps)
+        plain = value - value.amax(dim, keepdim=True)
+        return torch.where(ratio > -0.5, torch.log1p(ratio.clamp(min=-0.5)), plain)
     counted = value if mask is None else torch.where(mask, value, -torch.inf)
     peak, where = counted.max(dim, keepdim=True)
     plain = torch.where(torch.isneginf(value), 0.0, value - torch.where(torch.isneginf(peak), 0.0, peak))
