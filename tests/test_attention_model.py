@@ -120,6 +120,23 @@ def test_the_first_batch_sets_tau_to_its_closed_form() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "parameter", "own_key"),
+    [
+        ("s_tau_closed", "tau", True),
+        ("s_tau_closed(learn=[tau])", "tau", True),
+        ("pn_fir_tau_calibrated", "threshold", False),
+        ("power_norm(threshold=0.5, calibrate=threshold)", "threshold", False),
+    ],
+)
+def test_a_first_batch_that_says_nothing_leaves_what_was_there(name: str, parameter: str, own_key: bool) -> None:
+    """Rows of one key have no tau*, rows of none no largest score."""
+    models = AttentionModels(ModelSettings(12, 3, 8, own_key=own_key), [parse_attention(name)], [0])
+    before = models.learned()[0][parameter].clone()
+    models.calibrate(tokens(1)[..., :1])
+    torch.testing.assert_close(models.learned()[0][parameter], before)
+
+
+@pytest.mark.parametrize(
     ("limits", "value"),
     [(Range(low=1.0), 2.0), (Range(low=0.0), 1e-3), (Range(above=0.0), 10.0), (Range(), -2.0), (Range(low=1.0), 60.0)],
 )
