@@ -11,8 +11,10 @@ s_tau_closed 1.543 0.015    1.036
     s_tau_kl 1.604 0.015    1.020
 """
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -27,6 +29,9 @@ from stau_rl.heads import Softmax, log_s_tau
 from stau_rl.heads.s_tau import EPS
 
 SPARSE, SINK, TOP = 1e-6, 0.3, 10
+DESCRIBED = ("entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight")
+# What reading a damaged member of an archive raises: bad numbers, headers, compression, encryption, sizes.
+_DAMAGED = (ValueError, SyntaxError, TokenError, EOFError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 
 
 def analyse(
@@ -95,7 +100,8 @@ def _head(scores: Tensor, mask: Tensor, eps: float) -> list[dict[str, object]]:
     scores, mask = scores[alive], mask[alive]
     names = ("softmax", "s_tau_closed", "s_tau_kl")
     if not len(scores):
-        return [{"weights": name, "tau": np.nan, "kl": np.nan, "rows": 0} for name in names]
+        numbers = ("tau", "kl", *DESCRIBED)
+        return [{"weights": name, **dict.fromkeys(numbers, np.nan), "rows": 0} for name in names]
     found = tau_star(scores, mask=mask, eps=eps, pool="all", clamp=True)
     answer: list[dict[str, object]] = []
     for name, tau, kl in (
@@ -164,13 +170,21 @@ def _from_archive(path: Path, key: str | None, file: Any) -> tuple[NDArray[np.fl
     if wanted is None or wanted not in file.files:
         there = ", ".join(file.files) or "none"
         raise ValueError(f"{path} has no array {wanted or 'scores'!r} (arrays: {there}); name one with --key")
-    try:
-        scores = file[wanted]
-        mask = file["mask"] if "mask" in file.files else None
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+    scores = _member(path, file, wanted)
+    mask = _member(path, file, "mask") if "mask" in file.files else None
     if scores.dtype not in (np.float16, np.float32, np.float64):
         raise ValueError(f"{path}: {wanted} must be float16, float32 or float64, got {scores.dtype}")
     if mask is not None and mask.dtype != np.bool_:
         raise ValueError(f"{path}: mask must be boolean (True: the entry counts), got {mask.dtype}")
     return scores, mask
+
+
+def _member(path: Path, file: Any, name: str) -> NDArray[Any]:
+    try:
+        array = file[name]
+    except _DAMAGED as error:
+        raise ValueError(f"{path}: {name} cannot be read: {' '.join(str(error).split())}") from None
+    # What is no array comes back as bytes.
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path}: {name} is no array, as numpy.savez writes")
+    return array
