@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from stau_rl.agents.attention_spec import parse_attention
+from stau_rl.agents.normaliser_group import NormaliserGroup
 from stau_rl.envs.tasks import parse_task
 from stau_rl.probe_model import Shape
 from stau_rl.probe_train import Recipe
@@ -62,10 +63,14 @@ class Setting:
     factors: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Parse every text, so that a mistake shows before anything is trained."""
+        """Parse every text and try what it asks for, so that a mistake shows before anything is trained."""
         task = parse_task(self.task)
         for text in self.normalisers:
-            parse_attention(text)
+            spec = parse_attention(text)
+            # Refuses learned parameters that start on their bound.
+            NormaliserGroup([spec], 1)
+            if spec.calibrate != "none" and self.shape.layers != 1:
+                raise ValueError(f"{text}: a calibrated attention head needs models of one layer, not those of {task}")
         for factor in self.factors:
             task.longer(factor)
         if not self.normalisers or not self.seeds:
