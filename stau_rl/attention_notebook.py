@@ -25,7 +25,7 @@ CELLS = (
     (
         "markdown",
         "## Train\n\nThree seeds of each head, side by side. Few steps and few test items, so that this is quick: drop "
-        "both `replace` lines for the full recipe.",
+        "both `replace` lines for what `--size small` does, and ask for `full` in place of `small` for the full recipe.",
     ),
     (
         "code",
