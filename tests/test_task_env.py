@@ -90,11 +90,17 @@ def test_misuse_is_named() -> None:
         env.step(np.int64(18))
     with pytest.raises(ValueError, match="options may hold 'index', got 'item'"):
         env.reset(options={"item": 3})
-    with pytest.raises(ValueError, match="index must be at least 0"):
-        env.reset(options={"index": -1})
+    for index in (-1, 1.7, "a", 1 << 70):
+        with pytest.raises(ValueError, match=r"index must be a whole number in \[0, 2\^63\), got"):
+            env.reset(options={"index": index})
     with pytest.raises(ValueError, match="fields need the bare name"):
         TaskEnv("recall(pairs=4)", keys=9)
     assert TaskEnv("recall", pairs=4).task.pairs == 4
+    for pairs in (2.5, "3"):
+        with pytest.raises(ValueError, match="recall: pairs must be a whole number, got"):
+            TaskEnv("recall", pairs=pairs)
+    with pytest.raises(ValueError, match="recall has no argument 'foo'"):
+        TaskEnv("recall", foo=2)
 
 
 def test_registering_imports_neither_torch_nor_a_task() -> None:

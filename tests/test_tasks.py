@@ -210,5 +210,6 @@ def test_bad_numbers_of_items_are_refused() -> None:
         Recall().items(-1, torch.arange(2))
     with pytest.raises(ValueError, match="index must be an int64 tensor, got"):
         Recall().items(0, torch.arange(2.0))
-    with pytest.raises(ValueError, match="size must be at least 1"):
-        TaskDataset(Recall(), 0, 0)
+    for size in (0, 2.5):
+        with pytest.raises(ValueError, match="size must be a whole number, at least 1, got"):
+            TaskDataset(Recall(), size, 0)  # type: ignore[arg-type]
