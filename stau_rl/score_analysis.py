@@ -46,7 +46,7 @@ def analyse(
 
     Args:
         scores: attention scores before softmax, [layers, heads, queries, keys], any floating-point dtype; computed in
-            float64, a head at a time. A score of -inf is masked.
+            float64, a head at a time, of which a copy is made. A score of -inf is masked.
         mask: boolean, True where a query may look at a key; broadcasts against the scores. None for all.
         causal: query i of Q may look at keys up to i + K - Q only, besides what `mask` says.
         eps: floor of s^tau's map.
@@ -63,21 +63,21 @@ def analyse(
     Raises:
         ValueError: scores of another number of axes or dtype, NaN or +inf where unmasked, a mask that does not fit.
     """
-    scores, mask = torch.as_tensor(scores), None if mask is None else torch.as_tensor(mask)
-    if not scores.is_floating_point():
+    scores = scores if isinstance(scores, Tensor) else np.asarray(scores)
+    mask = np.ones((), dtype=bool) if mask is None else mask if isinstance(mask, Tensor) else np.asarray(mask)
+    if not (scores.is_floating_point() if isinstance(scores, Tensor) else scores.dtype.kind == "f"):
         raise ValueError(f"scores must be floating-point numbers, got {scores.dtype}")
     if scores.ndim != 4 or 0 in scores.shape:
         raise ValueError(
             f"scores must be [layers, heads, queries, keys] without empty axes, got shape {list(scores.shape)}"
         )
     layers, heads, queries, keys = scores.shape
-    if mask is not None and mask.dtype != torch.bool:
+    if mask.dtype not in (torch.bool, np.bool_):
         raise ValueError(f"mask must be boolean (True: the entry counts), got {mask.dtype}")
-    keep = torch.ones((), dtype=torch.bool) if mask is None else mask
     try:
-        keep = keep.expand(scores.shape)
-    except RuntimeError:
-        raise ValueError(f"a mask of shape {list(keep.shape)} does not fit scores {list(scores.shape)}") from None
+        keep = mask.expand(scores.shape) if isinstance(mask, Tensor) else np.broadcast_to(mask, scores.shape)
+    except (RuntimeError, ValueError):
+        raise ValueError(f"a mask of shape {list(mask.shape)} does not fit scores {list(scores.shape)}") from None
     below = (
         torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if causal else torch.ones((), dtype=torch.bool)
     )
@@ -86,13 +86,20 @@ def analyse(
         for head in range(heads):
             if progress is not None:
                 progress("analysing", layer * heads + head, layers * heads)
-            part = scores[layer, head].detach().cpu().double()
-            counted = keep[layer, head].cpu() & below & ~torch.isneginf(part)
+            part = _copy(scores[layer, head], torch.float64)
+            counted = _copy(keep[layer, head], torch.bool) & below & ~torch.isneginf(part)
             bad = int((counted & ~torch.isfinite(part)).sum())
             if bad:
                 raise ValueError(f"scores of layer {layer}, head {head} hold {bad} NaN or +inf where unmasked")
             rows += [{"layer": layer, "head": head} | row for row in _head(part, counted, eps)]
     return pd.DataFrame(rows)
+
+
+def _copy(values: Tensor | NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """A tensor of its own on the CPU: arrays may be read-only, reversed, or of another byte order."""
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", dtype, copy=True)
+    return torch.from_numpy(np.array(values, dtype=np.bool_ if dtype == torch.bool else np.float64))
 
 
 def _head(scores: Tensor, mask: Tensor, eps: float) -> list[dict[str, object]]:

@@ -135,6 +135,20 @@ def test_lengths_and_rows_without_keys(length: int) -> None:
     assert bool(second.entropy.isna().all())
 
 
+def test_arrays_that_torch_does_not_take_are_the_same_scores() -> None:
+    """Read-only, reversed, of another byte order, of long doubles; a mask that is broadcast, and so read-only."""
+    scores = np.array(normal(1, 2, 5, 6))
+    expected = stau_rl.analyse(scores)
+    locked = scores.copy()
+    locked.setflags(write=False)
+    for same in (locked, scores[..., ::-1].copy()[..., ::-1], scores.astype(">f8"), scores.astype(np.longdouble)):
+        pd.testing.assert_frame_equal(stau_rl.analyse(same), expected)
+    mask = np.tril(np.ones((5, 6), dtype=bool), 1)
+    pd.testing.assert_frame_equal(
+        stau_rl.analyse(scores, np.broadcast_to(mask, scores.shape)), stau_rl.analyse(scores, causal=True)
+    )
+
+
 @pytest.mark.parametrize(
     ("scores", "mask", "message"),
     [
