@@ -137,7 +137,7 @@ def test_lengths_and_rows_without_keys(length: int) -> None:
 
 def test_arrays_that_torch_does_not_take_are_the_same_scores() -> None:
     """Read-only, reversed, of another byte order, of long doubles; a mask that is broadcast, and so read-only."""
-    scores = np.array(normal(1, 2, 5, 6))
+    scores = normal(1, 2, 5, 6).numpy()
     expected = stau_rl.analyse(scores)
     locked = scores.copy()
     locked.setflags(write=False)
