@@ -11,10 +11,8 @@ s_tau_closed 1.543 0.015    1.036
     s_tau_kl 1.604 0.015    1.020
 """
 
-import zlib
 from collections.abc import Callable
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -25,13 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stau_rl.calibration import tau_star
+from stau_rl.damaged import DAMAGED
 from stau_rl.heads import Softmax, log_s_tau
 from stau_rl.heads.s_tau import EPS
 
 SPARSE, SINK, TOP = 1e-6, 0.3, 10
 DESCRIBED = ("entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight")
-# What reading a damaged member of an archive raises: bad numbers, headers, compression, encryption, sizes.
-_DAMAGED = (ValueError, SyntaxError, TokenError, EOFError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 
 
 def analyse(
@@ -189,7 +186,7 @@ def _from_archive(path: Path, key: str | None, file: Any) -> tuple[NDArray[np.fl
 def _member(path: Path, file: Any, name: str) -> NDArray[Any]:
     try:
         array = file[name]
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise ValueError(f"{path}: {name} cannot be read: {' '.join(str(error).split())}") from None
     # What is no array comes back as bytes.
     if not isinstance(array, np.ndarray):

@@ -1,6 +1,7 @@
 """The probe: its plan, its folder, and the command, on models too small to learn anything."""
 
 import io
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +62,20 @@ def test_a_resumed_probe_trains_what_is_missing_and_ends_with_the_same_bytes(fol
     for path in folder.rglob("*"):
         if path.is_file() and path.name != TIMING:
             assert path.read_bytes() == (copy / path.relative_to(folder)).read_bytes(), path.name
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "junk"])
+def test_a_damaged_group_is_trained_again(folder: Path, tmp_path: Path, damage: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    path = sorted((copy / GROUPS).glob("silence-*.npz"))[0]
+    good = path.read_bytes()
+    flipped = good[:100] + b"\xff" * 20 + good[120:]
+    path.write_bytes({"empty": b"", "cut": good[: len(good) // 2], "flipped": flipped, "junk": b"junk"}[damage])
+    (copy / TIMING).write_text("[]", encoding="utf-8")
+    run_probe(SETTINGS, out=copy, resume=True)
+    assert path.read_bytes() == good
+    assert set(json.loads((copy / TIMING).read_text(encoding="utf-8"))) == {path.stem}
 
 
 def test_without_a_folder_the_rows_are_the_same(folder: Path) -> None:
