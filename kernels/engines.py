@@ -11,11 +11,15 @@ or says why not and names one that can.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
+
+import numpy as np
 
 from stau_rl.kernels.contract import ArmTable, EngineError
 
@@ -42,8 +46,25 @@ class Engine:
 
     def simulate(self, *args: Any, **kwargs: Any) -> Any:
         """Play one block; see `stau_rl.kernels.contract`."""
-        try:
+        with self._explained():
             return import_module(self.module).simulate(*args, **kwargs)
+
+    def load(self, policy: Any, arms: ArmTable, *, horizon: int, dtype: str, device: str) -> None:
+        """Compile, or load from the disk, what a run of `horizon` steps needs, by a few steps on `arms`."""
+        with self._explained():
+            module = import_module(self.module)
+            if self.name == "triton":
+                module.load(policy, arms, horizon=horizon, device=device)
+            else:
+                once = np.ones(1, dtype=np.int64)
+                run = {"seed": 0, "first_instance": 0, "horizon": 1, "checkpoints": once}
+                module.simulate(policy, arms, **run, dtype=dtype, device=device)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the errors of compilers into an EngineError."""
+        try:
+            yield
         except Exception as error:
             # Of a device function that does not compile; the message's first line says where.
             if type(error).__module__.startswith("numba.core.errors"):

@@ -28,8 +28,9 @@ MAX_ENTRIES = 16_384
 LARGE = 1 << 16
 """Number of scores from which a head uses the kernel."""
 SMALLEST_EPS = 1e-30
-# Padded scores of one program, and its warps: the fastest of `fused_head_speed --sweep`.
-TILE = 2048
+# Padded scores of one program, and its warps: the fastest of `fused_head_speed --sweep` on an H200, 1 048 576 rows of
+# 18 scores forward and backward. 1024 with 4 warps 138.2 us, 256 with 1 138.7, 512 with 2 138.9, 2048 with 8 139.4.
+TILE = 1024
 WARPS = 4
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stau_rl.kernels import triton_heads, triton_policies, triton_rewards
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
 from stau_rl.kernels.philox import split_seed
-from stau_rl.kernels.run_setup import bernoulli_bounds, require_float32
+from stau_rl.kernels.run_setup import require_float32
 from stau_rl.kernels.triton_bind import BoundHead
 from stau_rl.kernels.triton_kernel import play_kernel
 from stau_rl.kernels.triton_math import INTERPRETED
@@ -79,6 +79,27 @@ def simulate(
     return Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
 
 
+def load(policy: Any, arms: ArmTable, *, horizon: int, device: str = "cuda") -> None:
+    """Compile, or load from the disk, every kernel that a run of `horizon` steps launches.
+
+    Args:
+        policy: the policy.
+        arms: any block of the arms of the run; one instance will do.
+        horizon: number of steps of the run.
+        device: as in `simulate`.
+
+    Raises:
+        EngineError: this engine cannot run what was asked.
+    """
+    plan = make_plan(policy.lowered(), arms, horizon)
+    run = Run(plan, arms, _check_device(device), 0, 0, horizon, np.ones(1, dtype=np.int64), False)
+    # The forced pulls, a pair of steps, and a single last step where the number of steps is odd.
+    forced = arms.arms + arms.arms % 2 if plan.variant.forced else 0
+    run.run(until=min(horizon, forced + 2 + horizon % 2))
+    # The conversions of the results are kernels as well.
+    run.collect()
+
+
 def _check_device(device: str) -> torch.device:
     if INTERPRETED:
         return torch.device("cpu")
@@ -111,7 +132,8 @@ class Run:
         self.rows = np.searchsorted(self.steps, checkpoints)
         means = torch.as_tensor(arms.means, device=device)
         bernoulli = arms.kind == "bernoulli"
-        self.arm = torch.as_tensor(bernoulli_bounds(arms.means), device=device) if bernoulli else means
+        # As in `run_setup.bernoulli_bounds`, which takes longer than many a kernel: a power of 2 and ceil are exact.
+        self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
         self.gap = means.max(dim=0, keepdim=True).values - means
         self.value = torch.as_tensor(arms.values, device=device)
         self.offset = torch.as_tensor(arms.offsets, device=device)
@@ -138,18 +160,19 @@ class Run:
         self.run(progress)
         return self.collect()
 
-    def run(self, progress: Progress | None = None) -> None:
-        """All steps."""
+    def run(self, progress: Progress | None = None, until: int | None = None) -> None:
+        """All steps, or those before step `until`."""
+        last = self.horizon if until is None else until
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):
-                self._run(progress)
+                self._run(progress, last)
         else:
-            self._run(progress)
+            self._run(progress, last)
 
-    def _run(self, progress: Progress | None) -> None:
+    def _run(self, progress: Progress | None, last: int) -> None:
         step = 0
-        while step < self.horizon:
-            stop, paired = self._next(step, progress is not None)
+        while step < last:
+            stop, paired = self._next(step, last, progress is not None)
             self.launch(step, stop, paired)
             if progress is not None:
                 if self.device.type == "cuda":
@@ -159,26 +182,41 @@ class Run:
 
     def collect(self) -> Block:
         """The results on the host."""
-        late = late_start(self.horizon)
+        start = late_start(self.horizon)
         late_optimal = self.best[-1].long()
-        if late > 0:
-            late_optimal -= self.best[int(np.searchsorted(self.steps, late))]
+        if start > 0:
+            late_optimal -= self.best[int(np.searchsorted(self.steps, start))]
         rows = torch.as_tensor(self.rows, device=self.device)
+        # To the CPU without blocking means into page-locked memory, several times as fast as other memory; torch hands
+        # the same pages out again once a block is let go.
+        arrays = [
+            tensor.to("cpu", non_blocking=True)
+            for tensor in (
+                self.regret[rows],
+                self.optimal[rows].bool(),
+                late_optimal,
+                self.count.long(),
+                self.gain.double(),
+            )
+        ]
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        regret, optimal, late, pulls, sums = (array.numpy() for array in arrays)
         return Block(
-            regret=self.regret[rows].cpu().numpy(),
-            optimal=self.optimal[rows].bool().cpu().numpy(),
-            late_optimal=late_optimal.cpu().numpy(),
-            pulls=self.count.long().cpu().numpy(),
-            reward_sums=self.gain.double().cpu().numpy(),
+            regret=regret,
+            optimal=optimal,
+            late_optimal=late,
+            pulls=pulls,
+            reward_sums=sums,
             actions=self.action.cpu().numpy() if self.record else None,
             rewards=self.reward.cpu().numpy() if self.record else None,
         )
 
-    def _next(self, step: int, watched: bool) -> tuple[int, bool]:
-        """Where the launch that starts at `step` stops, and whether it runs in pairs of steps."""
-        k, left = self.arms.arms, self.horizon - step
+    def _next(self, step: int, last: int, watched: bool) -> tuple[int, bool]:
+        """Where the launch that starts at `step` stops, at `last` at most, and whether it runs in pairs of steps."""
+        k, left = self.arms.arms, last - step
         if self.plan.variant.forced and step < k:
-            return min(k + k % 2, self.horizon), False
+            return min(k + k % 2, last), False
         if step % 2 or left == 1:
             return step + 1, False
         size = min(left, self.plan.variant.steps_per_launch)

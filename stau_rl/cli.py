@@ -1,5 +1,7 @@
 """The command `stau-rl`."""
 
+import atexit
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str], shared: bool) -> None:
     import tyro
 
+    # All files are closed by then; a last search of a million objects for cycles would take half a second.
+    atexit.register(gc.freeze)
     from stau_rl.cli_analyse import Analyse
     from stau_rl.cli_heads import Calibrate, Heads
     from stau_rl.cli_plateau import Plateau

@@ -28,6 +28,9 @@ class Probe:
     """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
+    processes: int | None = None
+    """Groups of models trained at a time, each in a process of one thread. Default: 1 on the CPU; on a GPU half the
+    cores, at most 8."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
     out: Path | None = None
@@ -45,7 +48,7 @@ class Probe:
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
         from stau_rl.probe import chosen, count_groups
-        from stau_rl.probe_run import run_probe
+        from stau_rl.probe_run import default_processes, run_probe
         from stau_rl.probe_summary import render
         from stau_rl.progress import settings_bar
 
@@ -54,10 +57,11 @@ class Probe:
         load_plugins(self.plugin)
         settings = chosen(self.size, self.task, self.normaliser, self.seeds)
         total = count_groups(settings, self.device)
+        processes = default_processes(self.device) if self.processes is None else self.processes
         started = time.perf_counter()
         out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
         with settings_bar(total) as report:
-            rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin)
+            rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin, processes)
         console = wide_console()
         console.print(render(rows))
         took = time.perf_counter() - started

@@ -70,14 +70,17 @@ class Regret:
     def run(self) -> None:
         """Run the benchmark, print the table and say where the files are."""
         from stau_rl.phases import Phases, process_age, sentence
+        from stau_rl.wake import uncollected, wake_gpu
 
         phases = Phases(process_age())
-        from stau_rl.console import wide_console
-        from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import progress_bar
-        from stau_rl.ranks import current_ranks
-        from stau_rl.regret import run_regret
-        from stau_rl.report import render
+        wake_gpu(self.device, self.engine)
+        with uncollected():
+            from stau_rl.console import wide_console
+            from stau_rl.plugin_source import load_plugins
+            from stau_rl.progress import progress_bar
+            from stau_rl.ranks import current_ranks
+            from stau_rl.regret import run_regret
+            from stau_rl.report import render
 
         policies = list(self.policy or HEADLINE_POLICIES)
         if self.resume and self.out is None:

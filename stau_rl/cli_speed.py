@@ -44,7 +44,7 @@ class Speed:
 
         from stau_rl.console import wide_console
         from stau_rl.speed import measure, peak_memory
-        from stau_rl.speed_rows import ROWS, append
+        from stau_rl.speed_rows import ROWS, append, csv_text
         from stau_rl.speed_worker import EXACT_REGRET
 
         if min((*self.arms, self.repeats), default=0) < 1 or max(self.arms) > 1024:
@@ -79,6 +79,9 @@ class Speed:
         )
         for line in [*ratios(pd.DataFrame(found)), *notes]:
             console.print(line, highlight=False, markup=False)
+        console.print("Rows as CSV:")
+        # Not through the console, which would wrap them: a log alone is to restore the file.
+        print(csv_text(found), end="", flush=True)
         if self.keep:
             append(file, found)
             console.print(f"{len(found)} rows added to {file}; python -m stau_rl.speed_page redraws", soft_wrap=True)

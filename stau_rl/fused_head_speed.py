@@ -1,14 +1,15 @@
-"""Speed of the fused s^tau head on the GPU at hand: `python -m stau_rl.fused_head_speed [--all] [--sweep] [--out CSV]`.
+"""Speed of the fused s^tau head on the GPU at hand: `python -m stau_rl.fused_head_speed`.
 
 Forward and backward on float32 scores, learned tau. First the gradients are compared with float64, then four loops are
 timed in turns: the kernels, the reference under torch.compile (default mode and `max-autotune-no-cudagraphs`), and
 eager. Two times each: of the device (a replayed CUDA graph) and as called from Python. The bandwidth is that of the
-bytes that must move, each array read or written once, beside that of a copy measured in the same run. `--all` adds
-other shapes, `--sweep` times the kernels over tile sizes and warps instead, `--out` appends the rows to a CSV file.
+bytes that must move, each array read or written once, beside that of a copy measured in the same run. The rows are
+printed as CSV at the end.
 """
 
-import sys
-from collections.abc import Callable
+import argparse
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,24 @@ def check(function: Callable[..., Tensor], scores: Tensor, tau: Tensor, grad: Te
     return dict(zip(("log_weights_error", "scores_error", "tau_error"), errors, strict=True))
 
 
-def device_replay(play: Step) -> Callable[[], None]:
-    """The step as a CUDA graph, so that its time is the device's alone."""
+def device_replay(play: Step) -> Callable[[], None] | None:
+    """The step as a CUDA graph, so that its time is the device's alone; None, with a line, if it cannot be one."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
             play()
     torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        play()
+    graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
+    try:
+        with torch.cuda.graph(graph):
+            play()
+    except RuntimeError as error:
+        # A capture that fails leaves its own stream in place, and its end fails once more.
+        torch.cuda.set_stream(current)
+        cause = error.__context__ or error
+        print(f"no CUDA graph of this loop: {str(cause).partition(chr(10))[0]}", flush=True)
+        return None
     return graph.replay
 
 
@@ -119,7 +127,9 @@ def compare(rows: int, entries: int, repeats: int = REPEATS) -> list[dict[str, A
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
     for _ in range(repeats):
         for name in loops:
-            times[name].append((microseconds(replayed[name]), microseconds(called[name])))
+            replay = replayed[name]
+            alone = math.nan if replay is None else microseconds(replay)
+            times[name].append((alone, microseconds(called[name])))
     copied = copy_bandwidth()
     moved = BYTES_PER_SCORE * rows * entries
     table: list[dict[str, Any]] = []
@@ -149,37 +159,52 @@ def sweep(rows: int, entries: int) -> None:
         for warps in (1, 2, 4, 8):
             fused_head.TILE, fused_head.WARPS = tile, warps
             replay = device_replay(step(fused_head.fused_log_weights, scores, tau, grad))
-            best = min(microseconds(replay) for _ in range(20))
-            print(f"tile {tile} warps {warps}: {best:.1f} us", flush=True)
+            best = "n/a" if replay is None else f"{min(microseconds(replay) for _ in range(20)):.1f} us"
+            print(f"tile {tile} warps {warps}: {best}", flush=True)
     fused_head.TILE, fused_head.WARPS = kept
 
 
-def append(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add rows to a CSV file, with where and from what they come."""
+def stamped(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Rows with where and from what they come."""
     import triton
 
-    made = pd.DataFrame(rows).assign(
+    return pd.DataFrame(rows).assign(
         device=torch.cuda.get_device_name(), torch=torch.__version__, triton=triton.__version__, commit=current_commit()
     )
+
+
+def append(path: Path, made: pd.DataFrame) -> None:
+    """Add rows to a CSV file."""
     whole = pd.concat([pd.read_csv(path), made]) if path.exists() else made
     with whole_file(path) as temporary:
         whole.to_csv(temporary, index=False, lineterminator="\n")
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Check, time, print, and append where asked."""
-    if "--sweep" in arguments:
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.fused_head_speed", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="other shapes as well")
+    parser.add_argument("--sweep", action="store_true", help="time the kernels over tile sizes and warps instead")
+    parser.add_argument("--out", type=Path, metavar="CSV", help="file to add the rows to")
+    given = parser.parse_args(arguments)
+    if given.out is not None and not given.out.parent.is_dir():
+        parser.exit(2, f"{parser.prog}: error: --out {given.out}: there is no folder {given.out.parent}\n")
+    if not torch.cuda.is_available():
+        parser.exit(2, f"{parser.prog}: error: this needs a CUDA device and torch sees none\n")
+    if given.sweep:
         sweep(*MAIN)
         return
     rows = []
-    for shape in (MAIN, *(OTHERS if "--all" in arguments else ())):
+    for shape in (MAIN, *(OTHERS if given.all else ())):
         rows += compare(*shape)
         shown = pd.DataFrame(rows[-4:]).drop(columns=["rows", "entries", "bytes", "repeats"])
         print(f"[{shape[0]}, {shape[1]}] float32, {rows[-1]['bytes'] / 1e6:.0f} MB to move")
-        print(shown.to_string(index=False, float_format=lambda number: f"{number:.4g}"), flush=True)
-    if "--out" in arguments:
-        append(Path(arguments[arguments.index("--out") + 1]), rows)
+        print(shown.to_string(index=False, na_rep="n/a", float_format=lambda number: f"{number:.4g}"), flush=True)
+    made = stamped(rows)
+    print(made.to_csv(index=False, lineterminator="\n"), end="", flush=True)
+    if given.out is not None:
+        append(given.out, made)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

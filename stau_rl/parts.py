@@ -115,7 +115,7 @@ def play_share(
             block = run.read_part(text, first, size) if run is not None else None
             if block is None:
                 if choice.engine.compiles and not played:
-                    compiling = _compile(policy, choice, device, plan.arms)
+                    compiling = _compile(policy, choice, device, plan.arms, horizon)
                 table = plan.table(first, size, ranks)
                 with phases.inside("kernels"):
                     begun = time.perf_counter()
@@ -141,7 +141,9 @@ def play_share(
             else:
                 advance(horizon * size)
             if put is not None:
-                put(text, first, block)
+                # It waits where the thread that writes the block before is not done.
+                with phases.inside("files"):
+                    put(text, first, block)
         work[text] = Work(seconds, compiling, played)
     phases.enter("kernels")
     return work
@@ -213,17 +215,8 @@ def _wait_for_part(run: RunDirectory, text: str, first: int, size: int) -> Block
     return block
 
 
-def _compile(policy: Policy, choice: Choice, device: str, arms: Arms) -> float:
-    """Seconds that one step on one instance takes, so that compiling does not count as playing."""
+def _compile(policy: Policy, choice: Choice, device: str, arms: Arms, horizon: int) -> float:
+    """Seconds that a first few steps on one instance take, so that compiling does not count as playing."""
     begun = time.perf_counter()
-    choice.engine.simulate(
-        policy,
-        arm_table(arms, 0, 0, 1),
-        seed=0,
-        first_instance=0,
-        horizon=1,
-        checkpoints=np.ones(1, dtype=np.int64),
-        dtype=choice.dtype,
-        device=device,
-    )
+    choice.engine.load(policy, arm_table(arms, 0, 0, 1), horizon=horizon, dtype=choice.dtype, device=device)
     return time.perf_counter() - begun

@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PHASES = ("start", "kernels", "statistics", "files", "plot")
-"""`start`: imports, checks, the arms, loading compiled code, collecting results; the others are what they say."""
+"""`start`: imports, checks, the arms, loading compiled code. `files` has the waits for threads
+that write; the others are what they say."""
 
 
 class Phases:

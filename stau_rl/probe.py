@@ -12,8 +12,9 @@ from pathlib import Path
 from stau_rl.console import wide_console
 from stau_rl.envs.tasks import parse_task
 from stau_rl.plugin_source import load_plugins
+from stau_rl.probe_group import split
 from stau_rl.probe_plan import PART, SIZES, Setting, plan
-from stau_rl.probe_run import Report, find_device, models_at_once, run_probe
+from stau_rl.probe_run import Report, default_processes, find_device, run_probe
 from stau_rl.probe_summary import render
 
 
@@ -72,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--normaliser", action="append", default=[], help="attention head as text; repeat it")
     parser.add_argument("--seeds", type=int, default=None, help="default: 3 for small, 5 for full")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    count = "groups trained at a time; default: 1 on the CPU, half the cores and at most 8 on a GPU"
+    parser.add_argument("--processes", type=int, default=None, help=count)
     parser.add_argument("--plugin", action="append", default=[], type=Path, help="a Python file; repeat it")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the groups that --out holds already")
@@ -81,7 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = chosen(options.size, options.task, options.normaliser, options.seeds)
         total = count_groups(settings, options.device)
         report = line_report(total)
-        rows, _ = run_probe(settings, options.device, options.out, options.resume, report, options.plugin)
+        processes = default_processes(options.device) if options.processes is None else options.processes
+        where = (options.device, options.out, options.resume)
+        rows, _ = run_probe(settings, *where, report, options.plugin, processes)
+    except KeyboardInterrupt:
+        parser.exit(130, "stopped; finished groups are kept: repeat the command with --resume to go on\n")
     except (OSError, ValueError) as error:
         parser.error(" ".join(str(error).split()))
     wide_console().print(render(rows))
@@ -90,8 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def count_groups(settings: Sequence[Setting], device: str) -> int:
     """How many groups of models a probe trains."""
-    together = models_at_once(find_device(device))
-    return sum(len(setting.groups(together)) for setting in settings)
+    return len(split(settings, find_device(device)))
 
 
 if __name__ == "__main__":

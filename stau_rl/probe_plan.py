@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 
 from stau_rl.agents.attention_spec import parse_attention
 from stau_rl.agents.normaliser_group import NormaliserGroup
@@ -76,10 +77,22 @@ class Setting:
         if not self.normalisers or not self.seeds:
             raise ValueError("a setting needs at least one normaliser and one seed")
 
+    @property
+    def title(self) -> str:
+        """Task and normalisers in a few words."""
+        some = self.normalisers if len(self.normalisers) < 3 else (self.normalisers[0], "...", self.normalisers[-1])
+        return f"{self.task}: {', '.join(some)}"
+
+    @property
+    def work(self) -> int:
+        """Normalisers x steps x layers, to which the time to train is about proportional."""
+        return len(self.normalisers) * self.recipe.steps * self.shape.layers
+
     def groups(self, together: int) -> list["Setting"]:
-        """This setting in pieces of at most `together` normalisers."""
-        parts = range(0, len(self.normalisers), together)
-        return [replace(self, normalisers=self.normalisers[start : start + together]) for start in parts]
+        """This setting in pieces of at most `together` normalisers, alike in size."""
+        count, pieces = len(self.normalisers), -(-len(self.normalisers) // together)
+        ends = [count * piece // pieces for piece in range(pieces + 1)]
+        return [replace(self, normalisers=self.normalisers[start:end]) for start, end in pairwise(ends)]
 
     def identity(self, device: str, plugins: Sequence[str] = ()) -> str:
         """Digest of everything that decides the numbers."""

@@ -2,30 +2,24 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 
-from stau_rl.agents.attention_spec import parse_attention
-from stau_rl.commit import current_commit
-from stau_rl.envs.tasks import parse_task
 from stau_rl.probe_files import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder
-from stau_rl.probe_metrics import evaluate
-from stau_rl.probe_model import ProbeModels
+from stau_rl.probe_group import split, train_group
 from stau_rl.probe_plan import Setting
+from stau_rl.probe_pool import Played, ProbePool, named_errors
 from stau_rl.probe_summary import summary
-from stau_rl.probe_train import EVALUATION, items, train
 from stau_rl.study_files import write_rows
+from stau_rl.threads import cores
 
 Report = Callable[[str, float], None]
 """Called with the name of a group and how many groups are done, the current one in part."""
-# Example rows kept for the maps, per normaliser.
-_EXAMPLES = 8
 
 
 def run_probe(
@@ -35,17 +29,20 @@ def run_probe(
     resume: bool = False,
     report: Report | None = None,
     plugins: Sequence[str | Path] = (),
+    processes: int = 1,
 ) -> tuple[pd.DataFrame, list[Maps]]:
     """Train and test every setting, or read what the folder has.
 
     Args:
         settings: what to do.
-        device: `cpu`, `cuda` or another torch device. On a GPU all normalisers of a setting train together; on a CPU
-            one after the other, each with all its seeds.
+        device: `cpu`, `cuda` or another torch device. On a GPU up to nine normalisers of a setting train together; on a
+            CPU one after the other, each with all its seeds.
         out: a folder to fill.
         resume: the folder may hold finished groups.
         report: called as the work goes on.
         plugins: the files of plug-ins that were loaded; their content is part of a group's identity.
+        processes: how many groups are trained at a time, each in a process of its own and on one thread; 1 for this
+            process. Where there are more, a script needs the guard `if __name__ == "__main__":`.
 
     Returns:
         A row per setting, normaliser, seed and length, with the columns of `stau_rl.probe_files`; and for each group
@@ -53,34 +50,38 @@ def run_probe(
         seeds, `normalisers` and `setting`.
 
     Raises:
-        ValueError: the device is not there, or the folder is not free.
+        ValueError: the device is not there, the folder is not free, there are no processes, or a group failed; what is
+            finished is kept.
     """
     where = find_device(device)
-    groups = [group for setting in settings for group in setting.groups(models_at_once(where))]
+    if processes < 1:
+        raise ValueError(f"--processes must be at least 1, got {processes}")
+    groups = split(settings, where)
     digests = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in plugins]
-    tables, maps = [], []
+    names = [f"{group.part.replace(' ', '_')}-{group.identity(where.type, digests)}" for group in groups]
+    found: dict[int, tuple[pd.DataFrame, Maps]] = {}
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(ProbeFolder(out, resume))
+        told = report or (lambda name, done: None)
         for number, group in enumerate(groups):
-            text = ", ".join(group.normalisers) if len(group.normalisers) < 3 else f"{len(group.normalisers)} heads"
-            name = f"{group.task}: {text}"
-            identity = f"{group.part.replace(' ', '_')}-{group.identity(where.type, digests)}"
-            found = folder.read(identity) if folder is not None else None
-            if found is None:
-                begun = time.perf_counter()
-
-                def tick(share: float, number: int = number, name: str = name) -> None:
-                    if report is not None:
-                        report(name, number + share)
-
-                found = train_group(group, identity, where, tick)
-                if folder is not None:
-                    folder.write(identity, *found, time.perf_counter() - begun)
-                    found = folder.read(identity) or found
-            tables.append(found[0])
-            maps.append(found[1])
-            if report is not None:
-                report(name, number + 1)
+            known = folder.read(names[number]) if folder is not None else None
+            if known is not None:
+                found[number] = known
+                told(group.title, len(found))
+        missing = [(number, group) for number, group in enumerate(groups) if number not in found]
+        if min(processes, len(missing)) > 1:
+            # The longest first, so that no process is left alone with it at the end.
+            missing.sort(key=lambda one: -one[1].work)
+            played = stack.enter_context(ProbePool(processes, where, plugins)).play(missing, names)
+        else:
+            played = _one_by_one(missing, names, where, lambda name, share: told(name, len(found) + share))
+        for number, result, seconds in played:
+            found[number] = result
+            if folder is not None:
+                folder.write(names[number], *result, seconds)
+                found[number] = folder.read(names[number]) or result
+            told(groups[number].title, len(found))
+        tables, maps = zip(*(found[number] for number in range(len(groups))), strict=True)
         rows = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
         rows = rows.reindex(columns=list(COLUMNS))
         if folder is not None:
@@ -91,71 +92,18 @@ def run_probe(
                 from stau_rl.probe_plot import save_figures
 
                 save_figures(maps, folder.path)
-    return rows, maps
+    return rows, list(maps)
 
 
-def train_group(
-    setting: Setting, identity: str, device: torch.device, tick: Callable[[float], None]
-) -> tuple[pd.DataFrame, Maps]:
-    """Train one group and test it at every length."""
-    task, recipe, shape = parse_task(setting.task), setting.recipe, setting.shape
-    specs = [parse_attention(text) for text in setting.normalisers]
-    models = ProbeModels(task, specs, setting.seeds, shape, device)
-    dead = train(models, recipe, lambda done: tick(0.95 * done / recipe.steps)).tolist()
-    learned = models.learned_texts()
-    common: dict[str, Any] = {
-        "part": setting.part,
-        "task": setting.task,
-        "group": identity,
-        "steps": recipe.steps,
-        "batch": recipe.batch,
-        "rate": recipe.rate,
-        "width": shape.width,
-        "layers": shape.layers,
-        "positions": "learned" if shape.positions else "none",
-        "items": setting.items,
-        "device": device_name(device),
-        "versions": f"torch={torch.__version__.split('+')[0]}",
-        "commit": current_commit(),
-    }
-    rows, masses = [], None
-    for factor in (1, *setting.factors):
-        tested = task if factor == 1 else task.longer(factor)
-        metrics, counts = evaluate(models, tested, setting.items)
-        masses = counts if masses is None else masses
-        plain = {name: values.tolist() for name, values in metrics.items()}
-        for model in range(len(specs) * len(setting.seeds)):
-            which, seed = divmod(model, len(setting.seeds))
-            own = {
-                "normaliser": setting.normalisers[which],
-                "spec": str(specs[which]),
-                "seed": setting.seeds[seed],
-                "learned": learned[model],
-                "first_dead": dead[model],
-                "factor": factor,
-                "length": tested.length,
-            }
-            rows.append(common | own | {name: values[model] for name, values in plain.items()})
-    assert masses is not None
-    maps: Maps = {
-        "weights": _examples(models)[:: len(setting.seeds)],
-        "masses": masses.unflatten(0, (len(specs), len(setting.seeds))).sum(1).cpu().numpy(),
-        "normalisers": np.array(setting.normalisers),
-        "setting": np.array([setting.part, setting.task]),
-    }
-    return pd.DataFrame(rows, columns=list(COLUMNS)), maps
-
-
-@torch.no_grad()
-def _examples(models: ProbeModels) -> Any:
-    """Weights of the first query of the first items of the test: float32 [models, examples, keys]."""
-    _, seen = models.forward(items(models, models.task, EVALUATION, _EXAMPLES))
-    return seen.weights[:, :, 0].cpu().numpy()
-
-
-def models_at_once(device: torch.device) -> int:
-    """How many normalisers of a setting train together: on a CPU one, which keeps what is lost to a stop small."""
-    return 1 if device.type == "cpu" else 1 << 30
+def _one_by_one(
+    groups: Sequence[tuple[int, Setting]], names: Sequence[str], device: torch.device, report: Report
+) -> Iterator[Played]:
+    """Play groups in this process; `report` is called with the share that is done of each."""
+    for number, group in groups:
+        begun = time.perf_counter()
+        with named_errors(group):
+            found = train_group(group, names[number], device, partial(report, group.title))
+        yield number, found, time.perf_counter() - begun
 
 
 def find_device(text: str) -> torch.device:
@@ -175,6 +123,13 @@ def find_device(text: str) -> torch.device:
     return device
 
 
-def device_name(device: torch.device) -> str:
-    """The GPU's name, or `cpu`."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+def default_processes(device: str) -> int:
+    """How many processes a device's work is shared among: one on a CPU, whose threads are torch's.
+
+    On a GPU every second core drives one, up to 8: a process that trains small models waits for its own launches of
+    kernels while the GPU idles.
+
+    Raises:
+        ValueError: the device is not there.
+    """
+    return 1 if find_device(device).type == "cpu" else max(1, min(8, cores() // 2))

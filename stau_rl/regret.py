@@ -31,6 +31,7 @@ from stau_rl.ranks import Ranks, current_ranks
 from stau_rl.result import RegretResult
 from stau_rl.rundir import RunDirectory, explained
 from stau_rl.runfiles import FORMAT, GrowingFiles
+from stau_rl.wake import wake_gpu
 
 ARM_STEPS_PER_PART = 2 * 10**8
 SMALLEST_PART, LARGEST_PART = 1024, 65536
@@ -91,6 +92,8 @@ def run_regret(
         raise ValueError(f"{ranks.size} processes share this run and need out, a directory that all of them see")
     if resume and out is None:
         raise ValueError("resume needs out, the directory of the run to continue")
+    if isinstance(device, str) and isinstance(engine, str):
+        wake_gpu(device, engine)
     plans: list[Plan] = []
 
     def prepare() -> dict[str, Any]:

@@ -1,20 +1,15 @@
 """Training runs in parallel processes of one thread each."""
 
 import multiprocessing
-import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from stau_rl.rl_run import RunSpec, play_run
-
-# Read by numerical libraries when they are loaded, so they are set before a process starts.
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+from stau_rl.threads import one_thread
 
 _shared: dict[str, Any] = {}
 
@@ -38,14 +33,14 @@ class RunPool:
         self._stop = context.Event()
         self._steps = context.Array("q", max(slots, 1), lock=False)
         arguments = (self._stop, self._steps, plugins)
-        with _one_thread():
+        with one_thread():
             self._pool = ProcessPoolExecutor(processes, context, _begin, arguments)
 
     def submit(
         self, run: RunSpec, slot: int | None = None, checkpoint: Path | None = None
     ) -> "Future[tuple[dict[str, Any], float]]":
         """Play a run, its steps counted in a slot if one is given; the future gives what `play_run` returns."""
-        with _one_thread():
+        with one_thread():
             return self._pool.submit(_play, run, slot, checkpoint)
 
     def result(self, future: "Future[tuple[dict[str, Any], float]]") -> tuple[dict[str, Any], float]:
@@ -78,20 +73,6 @@ class RunPool:
         if kind is not None:
             self._stop.set()
         self._pool.shutdown(wait=True, cancel_futures=kind is not None)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _begin(stop: Any, steps: Any, plugins: tuple[Path, ...]) -> None:

@@ -1,6 +1,5 @@
 """The committed rows of `stau-rl speed`: a file that grows by one run at a time."""
 
-import io
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -86,10 +85,18 @@ def append(path: Path, rows: list[dict[str, Any]]) -> None:
     old = path.read_text(encoding="utf-8") if path.exists() else ",".join(COLUMNS) + "\n"
     if old.partition("\n")[0] != ",".join(COLUMNS):
         raise ValueError(f"{path} has other columns than speed rows have; name another file")
-    text = io.StringIO()
-    pd.DataFrame(rows)[list(COLUMNS)].to_csv(text, index=False, header=False, float_format="%.6g", lineterminator="\n")
     with whole_file(path) as temporary:
-        temporary.write_text(old + text.getvalue(), encoding="utf-8")
+        temporary.write_text(old + csv_text(rows).partition("\n")[2], encoding="utf-8")
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """Rows as they stand in a file, after a line with the names of the columns.
+
+    Args:
+        rows: dictionaries with the names in `COLUMNS`.
+    """
+    table = pd.DataFrame(rows)[list(COLUMNS)]
+    return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
 def read(path: Path = ROWS) -> pd.DataFrame:

@@ -126,3 +126,27 @@ def test_the_speed_command_refuses_wrong_values_and_gradients():
     for wrong in (wrong_values, wrong_gradient):
         with pytest.raises(RuntimeError, match="too large"):
             fused_head_speed.check(wrong, *case)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+@pytest.mark.parametrize("arguments", [[], ["--sweep"], ["--all", "--out", "rows.csv"]])
+def test_the_speed_command_says_in_a_line_that_it_needs_a_gpu(arguments, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        fused_head_speed.main(arguments)
+    assert stop.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("error: this needs a CUDA device and torch sees none")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.gpu
+def test_the_reference_can_be_replayed_and_a_loop_that_cannot_is_said_to(capsys):
+    case = fused_head_speed.case(64, 18)
+    assert fused_head_speed.device_replay(fused_head_speed.step(reference_log_weights, *case)) is not None
+    assert capsys.readouterr().out == ""
+    copies = lambda scores, tau: reference_log_weights(scores, tau) + torch.tensor(1.0).to("cuda")  # noqa: E731
+    assert fused_head_speed.device_replay(fused_head_speed.step(copies, *case)) is None
+    assert "no CUDA graph of this loop" in capsys.readouterr().out
+    # What comes after it still works.
+    assert fused_head_speed.device_replay(fused_head_speed.step(reference_log_weights, *case)) is not None

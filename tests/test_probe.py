@@ -216,6 +216,19 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.usefixtures("tiny_plan")
+def test_a_stop_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stau_rl.probe_run.train_group", stop)
+    with pytest.raises(SystemExit, match="130"):
+        plain_main(["--device", "cpu", "--out", str(tmp_path / "run")])
+    assert "finished groups are kept: repeat the command with --resume" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("tiny_plan")
 def test_a_head_of_ones_own(tmp_path: Path) -> None:
     file = tmp_path / "my_head.py"
     file.write_text(

@@ -159,6 +159,8 @@ def test_the_command_measures_prints_and_keeps(small, tmp_path, capsys) -> None:
     shown = capsys.readouterr().out
     assert "JAX scan is left out: the package no_such_package is not installed" in shown
     assert "1 rows added to" in shown
+    # A log alone restores the file.
+    assert file.read_text() in shown
     speed.main(
         [
             "--device",

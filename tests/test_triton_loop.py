@@ -112,6 +112,10 @@ def test_histories_do_not_depend_on_the_launches(findings):
     assert all(findings["launches"].values()), findings["launches"]
 
 
+def test_loading_takes_the_kernels_of_the_run(findings):
+    assert findings["loads"] == {"wrong": [], "most": 3}
+
+
 def test_refuses_what_it_cannot_run(findings):
     assert "torch" in findings["errors"]["dtype"]
     assert "2147483647" in findings["errors"]["horizon"]

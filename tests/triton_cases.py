@@ -110,6 +110,36 @@ def launches():
     return equal(whole, pieces) | {"progress": sum(done) == 21 * INSTANCES, "calls": len(done) > 3}
 
 
+def kernels_of(function, *arguments, **options):
+    """What the kernels that a call launches were compiled for."""
+    found, plain = [], triton_loop.replace
+
+    def noted(variant, **changes):
+        found.append(plain(variant, **changes))
+        return found[-1]
+
+    triton_loop.replace = noted
+    try:
+        function(*arguments, **options)
+    finally:
+        triton_loop.replace = plain
+    return {str(variant) for variant in found}
+
+
+def loads():
+    """Loading for a run takes the kernels of that run, no more and no fewer."""
+    wrong, most = [], 0
+    for text in ("ucb1", "centred_ucb | softmax(beta=4*log(t))", "thompson"):
+        for k, steps in ((3, 1), (3, 3), (3, 4), (3, 5), (3, 7), (3, 12), (2, 2), (2, 3), (2, 9)):
+            table, policy = arms("bernoulli", k, 1), parse_policy(text)
+            loaded = kernels_of(triton_loop.load, policy, table, horizon=steps, device="cuda")
+            played = kernels_of(play, triton_loop, text, table, steps, record=False)
+            most = max(most, len(loaded))
+            if loaded != played:
+                wrong.append([text, k, steps, len(loaded), len(played)])
+    return {"wrong": wrong, "most": most}
+
+
 def errors():
     found = {}
     table = arms("bernoulli", 3)
@@ -194,6 +224,7 @@ WHOLE = {
 CASES = {
     "golden": golden,
     "split": split,
+    "loads": loads,
     "launches": launches,
     "errors": errors,
     "contradictions": contradictions,

@@ -28,7 +28,7 @@ def log_phi_forward(scores: Tensor, eps: float) -> Tensor:
     value = log_softplus(scores)
     if eps == 0.0:
         return value
-    return torch.logaddexp(value, value.new_tensor(math.log(eps)))
+    return torch.logaddexp(value, value.new_full((), math.log(eps)))
 
 
 def log_phi_slope(scores: Tensor, log_phi: Tensor) -> Tensor:
