@@ -92,8 +92,11 @@ def length_rows(data: AttentionData, task: str) -> dict[str, dict[int, float]]:
 
 
 def family(name: str) -> str:
-    """The head of a normaliser's text, without smoothing: `lssar_p3(fir_taps=7)` and `lssar_p3` are one."""
-    plain = name.split("(")[0].removesuffix("_fir")
+    """The head of a normaliser's text, without smoothing: `lssar_p3(fir_taps=7)` and `lssar_p3` are one.
+
+    A head on plain scores in place of its preset's is another, such as `reweight_softmax_dot`.
+    """
+    plain = name.split("(")[0].removesuffix("_fir") + "_dot" * ("scores=dot" in name)
     return {"sm": "softmax"}.get(plain, plain)
 
 
@@ -101,7 +104,8 @@ def length_sentences(data: AttentionData) -> Iterator[str]:
     """Which claims about length come out here, one sentence for each claim and task."""
     for task in data.tasks("length"):
         table = {family(name): values for name, values in length_rows(data, task).items()}
-        if not {"softmax", "lssa", "lssar_p3", "lssar", "reweight_softmax"} <= set(table):
+        second = next((name for name in ("reweight_softmax", "reweight_softmax_dot") if name in table), None)
+        if second is None or not {"softmax", "lssa", "lssar_p3", "lssar"} <= set(table):
             continue
         longest = max(table["softmax"])
 
@@ -110,7 +114,7 @@ def length_sentences(data: AttentionData) -> Iterator[str]:
 
         soft, plain = at("softmax", 1), at("lssa", 1)
         yield (
-            f'"Softplus with an L1 norm does no worse than softmax at the trained length" '
+            f'"LSSA does no worse than softmax at the trained length" '
             f"{_verdict(plain >= soft - 0.01, max(plain, soft))} on `{task}`: {plain:.3f} against {soft:.3f}."
         )
         kept = {name: at(name, longest) / max(at(name, 1), 1e-9) for name in table}
@@ -126,12 +130,13 @@ def length_sentences(data: AttentionData) -> Iterator[str]:
             f"{100 * kept['softmax']:.0f} %, LSSA without re-weighting {100 * kept['lssa']:.0f} %, SSMax "
             f"{100 * kept.get('ssmax', np.nan):.0f} %, s^tau {100 * kept.get('s_tau', np.nan):.0f} %."
         )
-        own = at("reweight_softmax", longest)
+        own = at(second, longest)
+        scores = "the same scores" if second == "reweight_softmax" else "plain scores, a second difference"
         yield (
             f'"Re-weighting needs softplus in front of it" '
             f"{_verdict(at('lssar_p3', longest) > own + 0.01, at('lssar_p3', 1))} on `{task}`: at {longest} times the "
-            f"length, p = 3 behind softmax has {own:.3f}, behind softplus {at('lssar_p3', longest):.3f}, softmax alone "
-            f"{at('softmax', longest):.3f}."
+            f"length, p = 3 behind softmax ({scores}) has {own:.3f}, behind softplus {at('lssar_p3', longest):.3f}, "
+            f"softmax alone {at('softmax', longest):.3f}."
         )
 
 

@@ -194,7 +194,8 @@ def _length(data: AttentionData) -> list[str]:
     if sentences:
         parts += [
             "What the paper on LSSAR (Gao and Spratling, 2025, arXiv 2501.13428; later with Gionfrida) says of "
-            "language models, in this page's words and asked of these heads. Kept means at least 95 % of the recall "
+            "language models, in this page's words and asked of these heads. Recall is the share of "
+            "right answers here. Kept means at least 95 % of the recall "
             "at the trained length, lost less than 80 %; where that recall is below .5 there is nothing to judge.",
             "\n".join(f"- {sentence}" for sentence in sentences),
         ]

@@ -26,10 +26,13 @@ PLAIN = (
     *("softmax", "softmax_scaled", "ssmax", "s_tau", "s_tau_closed", "escort", "sparsemax", "entmax15"),
     *("softmax_off_by_one", "learned_sink", "softpick", "rela", "sigmoid", "power_norm", "lssa", "lssar_p3", "lssar"),
 )
-LENGTH = ("softmax", "ssmax", "s_tau", "lssa", "lssar_p3", "lssar", "reweight_softmax(scores=dot)")
+LENGTH = (
+    *("softmax", "ssmax", "s_tau", "lssa", "lssar_p3", "lssar"),
+    *("reweight_softmax", "reweight_softmax(scores=dot)"),
+)
 LENGTH_FIR = (
     *("sm_fir", "ssmax_fir", "s_tau_fir", "lssa(fir_taps=7)", "lssar_p3(fir_taps=7)", "lssar_fir"),
-    "reweight_softmax(scores=dot, fir_taps=7)",
+    *("reweight_softmax(fir_taps=7)", "reweight_softmax(scores=dot, fir_taps=7)"),
 )
 RATIOS = (0.05, 0.2, 0.5, 1.0)
 STARTS = (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0)

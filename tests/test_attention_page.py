@@ -106,6 +106,11 @@ def test_sentences_on_length_follow_the_numbers(data: AttentionData) -> None:
     }
     bad = list(length_sentences(length_data(data, table)))
     assert all('" does not reproduce on' in sentence for sentence in bad)
+    assert "behind softmax (plain scores, a second difference) has 0.990" in bad[-1]
+    # Where there is re-weighted softmax of the same scores, that is what counts.
+    same = list(length_sentences(length_data(data, table | {"reweight_softmax": (1.0, 0.6)})))
+    assert '" reproduces on' in same[-1]
+    assert "behind softmax (the same scores) has 0.600" in same[-1]
     # What was never learned can be neither kept nor lost.
     unlearned = dict.fromkeys(table, (0.1, 0.1))
     none = list(length_sentences(length_data(data, unlearned)))
