@@ -81,6 +81,12 @@ def test_rewards(name: str) -> None:
     assert rewards == (expected | {"absent": {1.0}} if name == "stau_rl/Silence-v0" else expected)
 
 
+def test_the_loudest_task_has_a_space() -> None:
+    env = TaskEnv("recall", amplitude=5)
+    observation, _ = env.reset(seed=1)
+    assert env.observation_space.contains(observation)
+
+
 def test_misuse_is_named() -> None:
     env = TaskEnv("recall")
     with pytest.raises(RuntimeError, match="call reset"):

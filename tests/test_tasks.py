@@ -185,7 +185,7 @@ def test_longer_items_share_the_vocabulary() -> None:
         ("recall(keys=8)", "keys must be finite and >= 9, got 8"),
         ("recall(keys=1000000000000)", "keys must be at most 1048576"),
         ("mqar(places=4294967296)", "places must be at most 1048576"),
-        ("recall(amplitude=11)", "amplitude must be at most 10, got 11"),
+        ("recall(amplitude=5.1)", "amplitude must be at most 5, got 5.1"),
         ("recall(distractor_ratio=-1)", "distractor_ratio must be finite and >= 0"),
         ("recall(distractor_ratio=nan)", "distractor_ratio must be finite and >= 0"),
         ("recall(distractors=loud)", "distractors must be one of noise, decoy, near, got 'loud'"),
