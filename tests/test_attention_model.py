@@ -166,6 +166,11 @@ def test_tau_is_one_plus_softplus_of_what_is_learned() -> None:
             lambda: AttentionModels(SMALL, [PRESETS["softmax"]], [0])(tokens(1, length=10)),
             "10 tokens, but learned positions reach 9",
         ),
+        # Of two models the first would read the second's embeddings there.
+        (
+            lambda: AttentionModels(SMALL, [PRESETS["softmax"]] * 2, [0, 1])(tokens(2) + 1),
+            r"tokens must lie in \[0, 12\), got 1 to 12",
+        ),
         (lambda: to_raw("x", 0.5, Range(low=0.0, high=1.0)), "cannot learn x"),
     ],
 )
