@@ -152,6 +152,18 @@ def test_sentences_on_silence_follow_the_numbers(data: AttentionData) -> None:
     assert "may leave a key unlearned" not in page(replace(data, rows=rows))
 
 
+def test_a_folder_that_cannot_be_published_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        attention_page.main(["--publish", str(tmp_path / "none")])
+    assert "No such file" in capsys.readouterr().err
+    run_probe([Setting("recall", "recall", ("softmax",), (0,), Shape(8), Recipe(1, 4, warm_up=1), 8)], out=tmp_path)
+    results = tmp_path / "results"
+    results.mkdir()
+    with pytest.raises(ValueError, match="holds none of sm_fir"):
+        publish(tmp_path, results)
+    assert not list(results.iterdir())
+
+
 def test_a_run_becomes_rows_and_a_page(tmp_path: Path) -> None:
     recipe = Recipe(steps=2, batch=4, warm_up=1)
     heads = ("sm_fir", "pn_fir_tau_calibrated")
