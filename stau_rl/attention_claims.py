@@ -7,7 +7,7 @@ import numpy as np
 
 from stau_rl.attention_data import AttentionData
 
-RECALL, SILENCE = "recall", "silence"
+RECALL, SILENCE, MQAR = "recall", "silence", "mqar"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Expected:
     """A value that a published recipe leads one to expect of a metric.
 
     Attributes:
-        task: `recall` or `silence`, both the part and the task.
+        task: `recall`, `silence` or `mqar`, both the part and the task.
         normaliser: the attention head.
         metric: the metric.
         low: smallest expected value.
@@ -63,6 +63,7 @@ EXPECTED = (
     *(Expected(SILENCE, name, "mass_unanswerable", high=0.01) for name in _SILENT),
     *(Expected(SILENCE, name, metric, low=0.96) for metric in ("decoded", "recall") for name in _SILENT),
     *(Expected(SILENCE, name, "false_refusal", high=0.05) for name in _SILENT),
+    Expected(MQAR, "softmax", "decoded", low=0.99),
 )
 """What published measurements of these heads, under the recipe that they give, lead one to expect."""
 

@@ -209,8 +209,8 @@ def _others(data: AttentionData) -> list[str]:
         (
             "mqar",
             "Multi-query recall",
-            "Two layers, no smoothing, 64 places, 4 pairs, each key asked once among random fillers (Zoology's "
-            "generator, seeded throughout).",
+            "Two layers, 64 places, 4 pairs, each key asked once among random fillers (the semantics of Zoology's "
+            "generator, seeded throughout); keys are smoothed where the name of the head says fir.",
         ),
     ):
         if data.tasks(part):

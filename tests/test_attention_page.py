@@ -119,6 +119,15 @@ def test_sentences_on_length_follow_the_numbers(data: AttentionData) -> None:
     assert family("lssar_p3(fir_taps=7)") == "lssar_p3"
 
 
+def test_multi_query_recall_is_held_to_what_is_expected(data: AttentionData) -> None:
+    like = data.seeds("recall", "recall", "softmax").iloc[0].to_dict() | {"part": "mqar", "task": "mqar"}
+    for value, holds in ((0.995, "yes"), (0.985, "**no**")):
+        rows = pd.concat([data.rows, pd.DataFrame([like | {"decoded": value}])], ignore_index=True)
+        (line,) = [line for line in expected_rows(replace(data, rows=rows)) if line[0] == "mqar"]
+        assert line[1:4] == ("`softmax`", "decoded", ">= 0.99 on every seed")
+        assert line[-1] == holds
+
+
 def changed(data: AttentionData, part: str, numbers: dict[str, list[float]], normaliser: str) -> AttentionData:
     """The silence rows of one head, a row per value, as rows of another part with some numbers of its own."""
     like = data.seeds("silence", "silence", "pn_fir_tau_calibrated").iloc[0].to_dict()
