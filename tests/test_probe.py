@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from stau_rl.cli import main
+from stau_rl.plugin import forget
 from stau_rl.probe import chosen
 from stau_rl.probe import main as plain_main
 from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, TIMING, read_probe
@@ -237,7 +238,10 @@ def test_a_head_of_ones_own(tmp_path: Path) -> None:
     )
     out = tmp_path / "run"
     own = ["--plugin", str(file), "--normaliser", "attention(head=cubic_probe, fir_taps=3)"]
-    plain_main([*own, "--task", "silence", "--device", "cpu", "--out", str(out)])
+    try:
+        plain_main([*own, "--task", "silence", "--device", "cpu", "--out", str(out)])
+    finally:
+        forget("cubic_probe")
     rows = read_probe(out / TABLE)
     assert rows["spec"].unique().tolist() == ["attention(head=cubic_probe, fir_taps=3)"]
     assert rows["decoded"].notna().all()

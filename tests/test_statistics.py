@@ -264,10 +264,23 @@ def test_errors_name_the_argument(call, message: str) -> None:
         (lambda x: paired_improvement([1.0, 2.0, 3.0], x), "b"),
         (lambda x: unpaired_improvement(x, [1.0]), "a"),
         (ecdf, "values"),
-        (lambda x: quantile_interval(x, 0.5), "values"),
-        (lambda x: quantile_band([x], 0.5), "values"),
     ],
 )
 def test_values_that_are_no_numbers_are_refused_and_placed(call, name: str, bad: float) -> None:
     with pytest.raises(ValueError, match=rf"{name} must be finite, got {bad} at \[.*1\]"):
         call([1.0, bad, 3.0])
+
+
+@pytest.mark.parametrize("call", [lambda x: quantile_interval(x, 0.5), lambda x: quantile_band([x], 0.5)])
+def test_quantile_intervals_refuse_nan(call) -> None:
+    with pytest.raises(ValueError, match=r"values must not be NaN, got it at \[1\]"):
+        call([1.0, math.nan, 2.0])
+
+
+def test_quantile_intervals_take_censored_values() -> None:
+    """Steps until something that has not happened count as the largest; ranks alone decide."""
+    seen = np.arange(20.0)
+    low, high = quantile_interval(seen, 0.5)
+    assert (low, high) == (5.0, 14.0)
+    assert quantile_interval(np.where(seen < 14, seen, np.inf), 0.5) == (low, np.inf)
+    assert quantile_interval(np.where(seen > 5, seen, -np.inf), 0.5) == (-np.inf, high)
