@@ -60,7 +60,8 @@ def attend(
         values: [..., keys, dim].
         head: the normaliser; parameters may be bound tensors.
         mask: boolean, True where a query may look at a key; broadcasts against [..., queries, keys]. A key that no
-            query may look at is a zero to the smoothing and leaks nothing, whatever it holds.
+            query may look at is a zero to the smoothing and leaks nothing, whatever it holds; nor does a query that
+            may look at no key.
         fir: weights of the key smoothing, as in `smooth_keys`; or None.
         scores: `dot` or `cosine`.
         output: `plain` or `rms`.
@@ -70,6 +71,8 @@ def attend(
     """
     seen = mask.any(-2)
     keys, values = (torch.where(seen[..., None], part, 0.0) for part in (keys, values))
+    # The gradient of a key is a sum over queries: 0 times a NaN in a query that may look nowhere would spoil it.
+    queries = torch.where(mask.any(-1)[..., None], queries, 0.0)
     # Dot products are linear in the keys: with few queries it is less work to smooth the scores along the keys.
     late = fir is not None and scores == "dot" and queries.shape[-2] < queries.shape[-1]
     if fir is not None and not late:

@@ -108,8 +108,16 @@ class AttentionModels(nn.Module):
         Returns:
             Logits [models, batch, queries, vocabulary], and a list with an `Attended` per layer, of tensors [models,
             batch, heads, queries, keys]. The last layer sees the queries wanted, the others all positions.
+
+        Raises:
+            ValueError: a token is outside the vocabulary, or there are more tokens than learned positions.
         """
         models, length = len(self.specs), tokens.shape[-1]
+        # Beyond the vocabulary lie the embeddings of the next model.
+        if not torch.compiler.is_compiling() and bool(((tokens < 0) | (tokens >= self.settings.vocabulary)).any()):
+            raise ValueError(
+                f"tokens must lie in [0, {self.settings.vocabulary}), got {int(tokens.min())} to {int(tokens.max())}"
+            )
         w, each = self.weights, tokens.expand(models, *tokens.shape[-2:])
         offsets = self.settings.vocabulary * torch.arange(models, device=tokens.device)[:, None, None]
         x = embedding(each + offsets, w["embedding"].flatten(0, 1))

@@ -15,6 +15,7 @@ from stau_rl.heads import HEADS, Head, Reweight, Softmax
 from stau_rl.heads.parameter import Range
 from stau_rl.text import Call, Registry, SpecError, format_spec, parse_pipe, suggest
 
+MOST_TAPS = 1 << 16
 SCORES, OUTPUTS, CALIBRATIONS = ("dot", "cosine"), ("plain", "rms"), ("none", "threshold", "tau_star")
 
 
@@ -48,8 +49,8 @@ class AttentionSpec:
         for name, words in (("scores", SCORES), ("output", OUTPUTS), ("calibrate", CALIBRATIONS)):
             if getattr(self, name) not in words:
                 raise ValueError(f"attention: {name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
-        if self.fir_taps < 0:
-            raise ValueError(f"attention: fir_taps must be at least 0, got {self.fir_taps}")
+        if not 0 <= self.fir_taps <= MOST_TAPS:
+            raise ValueError(f"attention: fir_taps must be from 0 to {MOST_TAPS}, got {self.fir_taps}")
         half_gaussian_taps(max(self.fir_taps, 1), self.fir_sigma)
         if self.head.schedules:
             raise ValueError(f"attention: {self.head} changes with t; an attention head has no step")

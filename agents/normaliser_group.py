@@ -84,6 +84,8 @@ class NormaliserGroup(nn.Module):
             found = low_peak(self.spec.head, scores, mask) - 1.0
         else:
             found = pooled_tau(scores, mask, float(getattr(self.spec.head, "eps", 0.0)))
+        # Flat rows, or none, say nothing: what was there stays.
+        found = torch.where(found.isfinite(), found, self.values()[name])
         if name in self.given:
             self.given[name].copy_(found)
             return

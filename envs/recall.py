@@ -48,6 +48,9 @@ class Recall(Task):
     def __post_init__(self) -> None:
         """Check the fields."""
         self._at_least(pairs=1, values=1, distractor_ratio=0, amplitude=0, keys=self.pairs + 1)
+        # Normal draws are within 8.3 standard deviations: exp(8.3 amplitude) and its square are finite in float32.
+        if self.amplitude > 5:
+            raise ValueError(f"{self.name}: amplitude must be at most 5, got {self.amplitude!r}")
         self._share("unanswerable")
         self._one_of("distractors", "noise", "decoy", "near")
         self._one_of("silence", "residual", "null")

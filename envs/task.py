@@ -8,6 +8,9 @@ from torch import Tensor
 from stau_rl.envs.counter import Draws
 from stau_rl.text import format_spec
 
+LARGEST = 1 << 20
+"""Sizes beyond this fit no memory; numbers are drawn below 2^31."""
+
 
 class Batch(NamedTuple):
     """Items of a task; `[...]` is the shape of the index that they were made for, n the length, q the queries of each.
@@ -108,11 +111,13 @@ class Task:
         raise ValueError(f"{self.name} has no longer form, got factor = {factor}")
 
     def _at_least(self, **bounds: float) -> None:
-        """Raise a ValueError that names the first field below its bound, or that is no finite number."""
+        """Raise a ValueError that names the first field below its bound, or that is no finite number; or too large."""
         for name, low in bounds.items():
             value = getattr(self, name)
             if not low <= value < float("inf"):
                 raise ValueError(f"{self.name}: {name} must be finite and >= {low:g}, got {value!r}")
+            if value > LARGEST:
+                raise ValueError(f"{self.name}: {name} must be at most {LARGEST}, got {value!r}")
 
     def _share(self, name: str) -> None:
         value = getattr(self, name)

@@ -23,8 +23,8 @@ class TaskDataset(Dataset[Batch]):
     """
 
     def __init__(self, task: Task, size: int, seed: int) -> None:
-        if size < 1:
-            raise ValueError(f"size must be at least 1, got {size}")
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"size must be a whole number, at least 1, got {size!r}")
         self.task, self.size, self.seed = task, size, check_seed(seed)
 
     def __len__(self) -> int:

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from stau_rl.envs.counter import check_seed
 from stau_rl.envs.task import Batch, Task
 from stau_rl.envs.tasks import TASKS, parse_task
+from stau_rl.text import Call
 
 
 class TaskEnv(gymnasium.Env[dict[str, Any], np.int64]):
@@ -48,7 +49,7 @@ class TaskEnv(gymnasium.Env[dict[str, Any], np.int64]):
         if fields:
             if task not in TASKS:
                 raise ValueError(f"fields need the bare name of a task, one of {', '.join(TASKS)}; got {task!r}")
-            task = TASKS[str(task)](**fields)
+            task = TASKS.build(Call(str(task), (), tuple(fields.items())))
         self.task = parse_task(task) if isinstance(task, str) else task
         length = self.task.length
         self.observation_space = spaces.Dict(
@@ -80,9 +81,10 @@ class TaskEnv(gymnasium.Env[dict[str, Any], np.int64]):
         unknown = [name for name in options or {} if name != "index"]
         if unknown:
             raise ValueError(f"options may hold 'index', got {unknown[0]!r}")
-        self._index = int((options or {}).get("index", self._index + 1))
-        if self._index < 0:
-            raise ValueError(f"options: index must be at least 0, got {self._index}")
+        index = (options or {}).get("index", self._index + 1)
+        if isinstance(index, bool) or not isinstance(index, int | np.integer) or not 0 <= index < 1 << 63:
+            raise ValueError(f"options: index must be a whole number in [0, 2^63), got {index!r}")
+        self._index = int(index)
         self._item = self.task.items(self._seed, torch.tensor(self._index))
         self._asked = 0
         return self._observation(), self._info()

@@ -31,17 +31,22 @@ def publish(folder: Path, results: Path = RESULTS, commit: str = "") -> None:
 
     Raises:
         OSError: the folder holds no finished probe.
+        ValueError: it holds nothing of what the page shows.
     """
     rows = read_probe(folder / TABLE)
     # Ten digits are more than five seeds can settle; five keep the file small.
     rows = rows.drop(columns=["group"]).round(dict.fromkeys(METRICS, 5))
     if commit:
         rows["commit"] = rows["commit"].where(rows["commit"] != "unknown", commit)
-    write_rows(results / ROWS, rows)
-    write_rows(results / MAPS, pd.concat(_maps(folder, "weights", ("normaliser", "query", "place", "weight"))))
-    write_rows(results / MASSES, pd.concat(_maps(folder, "masses", ("normaliser", "absent", "bin", "count"))))
+    maps = list(_maps(folder, "weights", ("normaliser", "query", "place", "weight")))
+    if not maps:
+        raise ValueError(f"{folder} holds none of {', '.join(MAPPED)} in the silence task, which the page shows")
+    masses = pd.concat(_maps(folder, "masses", ("normaliser", "absent", "bin", "count")))
     seconds = sum(json.loads((folder / TIMING).read_text(encoding="utf-8")).values())
-    write_rows(results / SECONDS, pd.DataFrame([{"seconds": round(seconds), "device": rows["device"].iloc[0]}]))
+    timing = pd.DataFrame([{"seconds": round(seconds), "device": rows["device"].iloc[0]}])
+    # All is read before anything is written.
+    for name, table in ((ROWS, rows), (MAPS, pd.concat(maps)), (MASSES, masses), (SECONDS, timing)):
+        write_rows(results / name, table)
 
 
 def _maps(folder: Path, kind: str, columns: tuple[str, ...]) -> Iterator[pd.DataFrame]:

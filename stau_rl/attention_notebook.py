@@ -24,8 +24,8 @@ CELLS = (
     ),
     (
         "markdown",
-        "## Train\n\nThree seeds of each head, side by side. Few steps and few test items, so that this is quick: drop "
-        "both `replace` lines for the full recipe.",
+        "## Train\n\nThree seeds of each head, side by side. Few steps and few test items, so that this is quick: "
+        "without the two `replace` lines it is what `--size small` does; `full` has the full recipe.",
     ),
     (
         "code",

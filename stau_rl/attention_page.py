@@ -5,6 +5,7 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from stau_rl.atomic import whole_file
@@ -26,15 +27,18 @@ def write(data: AttentionData) -> None:
             temporary.write_text(text, encoding="utf-8")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments and do it."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.attention_page", description=__doc__)
     parser.add_argument("--publish", type=Path, metavar="DIR", help="take the rows of this probe's folder first")
     parser.add_argument("--commit", default="", help="what made the rows, where no checkout could tell")
     started = time.perf_counter()
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.publish is not None:
-        publish(options.publish, commit=options.commit)
+        try:
+            publish(options.publish, commit=options.commit)
+        except (OSError, ValueError) as error:
+            parser.error(" ".join(str(error).split()))
     write(AttentionData.load())
     print(f"{PAGE} written in {time.perf_counter() - started:.0f} s")
 

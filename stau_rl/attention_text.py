@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stau_rl.agents.fir import half_gaussian_taps
 from stau_rl.attention_claims import expected_rows, length_sentences
 from stau_rl.attention_data import AttentionData
 from stau_rl.attention_figures import figures
 from stau_rl.envs.tasks import parse_task
 from stau_rl.probe_metrics import METRICS
-from stau_rl.probe_summary import cell
+from stau_rl.probe_summary import GOOD_HIGH, cell
 
 FOUND = ("recall", "worst_key", "decoded", "decoded_worst_key", "false_refusal", "dead_row_rate", "mass_answerable")
 SILENT = ("recall", "decoded", "decoded_worst_key", "false_refusal", "commit_rate", "hallucination")
@@ -54,7 +55,8 @@ def _setup(data: AttentionData) -> list[str]:
         f"probability {task.chance:.3f}; a random place is the right slot with {task.slot_chance:.3f}. Values are "
         f"drawn with "
         "replacement. In silence the query is not among its own keys and half of the keys asked for are absent.",
-        "Every number is the median of the seeds, with the worst seed in brackets where it differs.",
+        "Every number is the median of the seeds, with the worst seed in brackets where it differs: the lowest of "
+        f"{', '.join(name.replace('_', ' ') for name in METRICS if name in GOOD_HIGH)}; the highest of the others.",
     ]
 
 
@@ -62,32 +64,31 @@ def _expected(data: AttentionData) -> list[str]:
     header = ("task", "head", "metric", "expected", "median (range of seeds)", "comes out")
     return [
         "## What was expected, and what comes out",
-        "Expectations are those of published first measurements under this recipe. What it leaves open is chosen here: "
-        "the unembedding is not tied to the embedding (tied, softmax finds less and the off-switch is never used), and "
-        "what the head's output is added to is the normalised embedding (added to the embedding itself, more keys "
-        "starve). Smoothed scores start at half of unit scale, so a threshold of 0 leaves some rows nearly off from "
-        "the first; `pn_fir_tau_calibrated` and `calibrate=threshold` start one below the 10 % quantile of the largest "
-        "scores of the first batch's rows instead.",
+        "Expectations are those of published first measurements under this recipe; of heads that start elsewhere they "
+        "are those of the head that starts at a threshold of 0. What the recipe leaves open is chosen here: the "
+        "unembedding is not tied to the embedding, and the head's output is added to the normalised embedding. "
+        "Smoothing makes the scores of independent keys smaller by the root of the sum of the filter's squares, "
+        f"{half_gaussian_taps().square().sum().sqrt().item():.2f}; `pn_fir_tau_calibrated` and `calibrate=threshold` "
+        "start one below the 10 % quantile of the largest scores of the first batch's rows.",
         _table(header, expected_rows(data)),
         *_starved(data),
     ]
 
 
 def _starved(data: AttentionData) -> list[str]:
-    """A sentence on the keys that a thresholded head never learns."""
+    """A sentence on the keys that thresholded heads never learn, where there are such seeds."""
     counts = []
-    for name in ("pn_fir_tau", "pn_fir_tau_sink", "pn_fir"):
+    for name in data.normalisers("silence", "silence"):
         rows = data.seeds("silence", "silence", name)
-        if len(rows):
-            worst = ", ".join(f"{value:.2f}" for value in rows["decoded_worst_key"])
-            counts.append(f"`{name}` {worst}")
+        starved = rows[rows["decoded_worst_key"] < 0.5]
+        if name.startswith("pn_") and len(starved):
+            dead = ", ".join(f"{value:.3f}" for value in starved["dead_row_rate"])
+            counts.append(f"`{name}` {len(starved)} of {len(rows)} seeds (dead rows on answerable queries: {dead})")
     if not counts:
         return []
     return [
-        "A recall of 31/32 = .969 is one key that starved: its scores fell below the threshold while the head learned "
-        "to "
-        f"be silent, and below it there is no gradient. Right answers on the worst key, seed by seed: "
-        f"{'; '.join(counts)}."
+        "In silence a seed may leave a key unlearned, right on it in less than half of the cases: one key of 32 is "
+        f".031 of the answers. {'; '.join(counts)}. A row below its threshold has no gradient."
     ]
 
 
@@ -120,10 +121,18 @@ def _silence(data: AttentionData) -> list[str]:
         parts += [
             "### With a NULL label",
             "The answer to an absent key is a token of its own. A head must now attend in order to say that there is "
-            "nothing, so mass no longer tells:",
+            f"nothing. {_told(data)}",
             *_setting(data, "null label", (SILENT, MASSES)),
         ]
     return parts
+
+
+def _told(data: AttentionData) -> str:
+    """How well row mass tells absent keys with a NULL label, from the least to the most telling head."""
+    (task,) = data.tasks("null label")
+    found = {name: data.median("auroc", "null label", task, name) for name in data.normalisers("null label", task)}
+    low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    return f"The median AUROC of row mass goes from {found[low]:.3f} (`{low}`) to {found[high]:.3f} (`{high}`):"
 
 
 def _thresholds(data: AttentionData) -> list[str]:
@@ -132,8 +141,7 @@ def _thresholds(data: AttentionData) -> list[str]:
     parts = [
         "## Where the threshold starts",
         "`pn_fir_tau` from other thresholds, as given and calibrated (one below the 10 % quantile of the largest "
-        "scores of the first batch's rows). Dead rows have no gradient, so a threshold that starts above the scores "
-        "stays there; one that starts far below them never learns to be silent.",
+        "scores of the first batch's rows). Dead rows have no gradient.",
     ]
     for task in data.tasks("threshold"):
         rows = []
@@ -142,10 +150,26 @@ def _thresholds(data: AttentionData) -> list[str]:
             rows.append((f"`{name}`", *cells, _cell(data, "mass_unanswerable", "threshold", task, name)))
         header = (f"`{task}`", "dead rows at the start", "right answers", "recall", "mass without an answer")
         parts.append(_table(header, rows))
+        parts.append(_starts(data, task))
         calibrated = [name for name in data.normalisers("threshold", task) if "calibrate" in name]
         low = min(data.worst("decoded", "threshold", task, name) for name in calibrated)
         parts.append(f"Calibrated, the worst seed of all starts gives {low:.3f} right answers on `{task}`.")
     return [*parts, _picture(data, "attention_thresholds.png", "Thresholds")]
+
+
+def _starts(data: AttentionData, task: str) -> str:
+    """Which starts, as given, end with keys that are not found or without silence."""
+    given = [name for name in data.normalisers("threshold", task) if "calibrate" not in name]
+    lost = [name for name in given if data.worst("decoded", "threshold", task, name) < 0.96]
+    loud = [name for name in given if data.median("mass_unanswerable", "threshold", task, name) > 0.01]
+    text = f"As given, the worst seed has less than .96 of the answers right from {_listed(lost)}"
+    if "silence" in task:
+        text += f"; the median mass on absent keys is above .01 from {_listed(loud)}"
+    return f"{text}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "no start"
 
 
 def _length(data: AttentionData) -> list[str]:
@@ -169,8 +193,10 @@ def _length(data: AttentionData) -> list[str]:
     sentences = list(length_sentences(data))
     if sentences:
         parts += [
-            "What the paper on LSSAR (Gao, Spratling and Gionfrida, 2025) claims of language models, asked of these "
-            "heads. Kept means at least 95 % of the recall at the trained length, lost less than 80 %.",
+            "What the paper on LSSAR (Gao and Spratling, 2025, arXiv 2501.13428; later with Gionfrida) says of "
+            "language models, in this page's words and asked of these heads. Recall is the share of "
+            "right answers here. Kept means at least 95 % of the recall "
+            "at the trained length, lost less than 80 %; where that recall is below .5 there is nothing to judge.",
             "\n".join(f"- {sentence}" for sentence in sentences),
         ]
     return parts
@@ -183,8 +209,8 @@ def _others(data: AttentionData) -> list[str]:
         (
             "mqar",
             "Multi-query recall",
-            "Two layers, no smoothing, 64 places, 4 pairs, each key asked once among random fillers (Zoology's "
-            "generator, seeded throughout).",
+            "Two layers, 64 places, 4 pairs, each key asked once among random fillers (the semantics of Zoology's "
+            "generator, seeded throughout); keys are smoothed where the name of the head says fir.",
         ),
     ):
         if data.tasks(part):

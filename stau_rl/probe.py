@@ -45,7 +45,7 @@ def chosen(
             mine = [replace(like, part=PART, task=text, factors=())]
         kept += [setting for setting in mine if setting not in kept]
     if normalisers:
-        kept = [replace(setting, normalisers=tuple(normalisers)) for setting in kept]
+        kept = [replace(setting, normalisers=tuple(dict.fromkeys(normalisers))) for setting in kept]
     if items is not None:
         if items < 1:
             raise ValueError(f"items must be at least 1, got {items}")

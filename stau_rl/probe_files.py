@@ -21,6 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stau_rl.atomic import whole_file, write_json
+from stau_rl.damaged import DAMAGED
 from stau_rl.lock import DirectoryLock
 from stau_rl.probe_metrics import METRICS
 from stau_rl.study_files import write_rows
@@ -68,9 +69,10 @@ class ProbeFolder:
         """Rows and maps of a finished group; None where it is not there, or not whole."""
         try:
             rows = read_probe(self.path / GROUPS / f"{group}.csv")
-            with np.load(self.path / GROUPS / f"{group}.npz") as stored:
+            # A file of our own, as numpy leaves its one open where it cannot read it.
+            with (self.path / GROUPS / f"{group}.npz").open("rb") as file, np.load(file) as stored:
                 maps = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError):
+        except (OSError, *DAMAGED):
             return None
         whole = list(rows.columns) == list(COLUMNS) and len(rows) and bool((rows["group"] == group).all())
         return (rows, maps) if whole else None
@@ -86,9 +88,10 @@ class ProbeFolder:
     def timing(self) -> dict[str, float]:
         """Seconds of every group trained in this folder."""
         try:
-            return dict(json.loads((self.path / TIMING).read_text(encoding="utf-8")))
+            found = json.loads((self.path / TIMING).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             return {}
+        return found if isinstance(found, dict) else {}
 
 
 def read_probe(path: Path) -> pd.DataFrame:

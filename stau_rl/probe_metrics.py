@@ -84,8 +84,9 @@ def measure_rows(models: ProbeModels, task: Task, batch: Batch) -> dict[str, Ten
     n = mask.sum(-1).to(weights.dtype)
     share = weights / mass.clamp(min=DEAD)[..., None]
     entropy = -torch.special.xlogy(share, share).sum(-1) / n.clamp(min=2).log()
-    # Moments over the keys that a row may attend to.
-    centred = torch.where(mask, weights - (mass / n.clamp(min=1))[..., None], 0.0).double()
+    # Moments over the keys that a row may attend to, in float64: equal weights have no spread, not that of rounding.
+    exact = weights.double()
+    centred = torch.where(mask, exact - (exact.sum(-1) / n.clamp(min=1))[..., None], 0.0)
     variance = centred.square().sum(-1) / n
     fourth = centred.pow(4).sum(-1) / n
     return {
@@ -152,7 +153,7 @@ def worst_key(good: Tensor, key: Tensor, where: Tensor, vocabulary: int) -> Tens
 
 
 def auroc(positive: Tensor, negative: Tensor) -> Tensor:
-    """P(x > y) + P(x = y) / 2 for x of the first and y of the second sample; masses within 1e-6 are equal.
+    """P(x > y) + P(x = y) / 2 for x of the first and y of the second sample, both rounded to multiples of 1e-6.
 
     Args:
         positive: [a].

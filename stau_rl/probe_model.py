@@ -122,7 +122,8 @@ class ProbeModels:
         place = torch.arange(tokens.shape[-1], device=x.device)
         for layer in range(self.shape.layers):
             # The first layer's input is normalised already, and so is what its output is added to.
-            inputs = (_rms_norm(x, weights[f"gain_{layer}"]) if layer else x) * loud[..., None]
+            # Padding is a zero to the smoothing of keys.
+            inputs = (_rms_norm(x, weights[f"gain_{layer}"]) if layer else x) * (loud * present)[..., None]
             asking, places = inputs, place.expand_as(tokens)
             if layer == self.shape.layers - 1:
                 rows = query[..., None].expand(*query.shape, x.shape[-1])

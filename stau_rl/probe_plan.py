@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
 from stau_rl.agents.attention_spec import parse_attention
+from stau_rl.agents.normaliser_group import NormaliserGroup
 from stau_rl.envs.tasks import parse_task
 from stau_rl.probe_model import Shape
 from stau_rl.probe_train import Recipe
@@ -25,10 +26,13 @@ PLAIN = (
     *("softmax", "softmax_scaled", "ssmax", "s_tau", "s_tau_closed", "escort", "sparsemax", "entmax15"),
     *("softmax_off_by_one", "learned_sink", "softpick", "rela", "sigmoid", "power_norm", "lssa", "lssar_p3", "lssar"),
 )
-LENGTH = ("softmax", "ssmax", "s_tau", "lssa", "lssar_p3", "lssar", "reweight_softmax(scores=dot)")
+LENGTH = (
+    *("softmax", "ssmax", "s_tau", "lssa", "lssar_p3", "lssar"),
+    *("reweight_softmax", "reweight_softmax(scores=dot)"),
+)
 LENGTH_FIR = (
     *("sm_fir", "ssmax_fir", "s_tau_fir", "lssa(fir_taps=7)", "lssar_p3(fir_taps=7)", "lssar_fir"),
-    "reweight_softmax(scores=dot, fir_taps=7)",
+    *("reweight_softmax(fir_taps=7)", "reweight_softmax(scores=dot, fir_taps=7)"),
 )
 RATIOS = (0.05, 0.2, 0.5, 1.0)
 STARTS = (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
@@ -63,10 +67,14 @@ class Setting:
     factors: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Parse every text, so that a mistake shows before anything is trained."""
+        """Parse every text and try what it asks for, so that a mistake shows before anything is trained."""
         task = parse_task(self.task)
         for text in self.normalisers:
-            parse_attention(text)
+            spec = parse_attention(text)
+            # Refuses learned parameters that start on their bound.
+            NormaliserGroup([spec], 1)
+            if spec.calibrate != "none" and self.shape.layers != 1:
+                raise ValueError(f"{text}: a calibrated attention head needs models of one layer, not those of {task}")
         for factor in self.factors:
             task.longer(factor)
         if not self.normalisers or not self.seeds:

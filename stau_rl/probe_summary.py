@@ -13,7 +13,12 @@ from rich.text import Text
 from stau_rl.probe_metrics import METRICS
 from stau_rl.statistics import mean_interval
 
-GOOD_HIGH = frozenset({"recall", "worst_key", "decoded", "decoded_worst_key", "silent_decoded", "auroc", "top1_mass"})
+GOOD_HIGH = frozenset(
+    {
+        *("recall", "worst_key", "decoded", "decoded_worst_key", "silent_decoded", "auroc"),
+        *("mass_answerable", "top1_mass", "top10_mass"),
+    }
+)
 """Metrics whose worst seed is the lowest; of the others it is the highest."""
 UNBOUNDED = frozenset({"kurtosis"})
 KEYS = ("part", "task", "normaliser", "factor")
@@ -29,8 +34,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         Columns `part, task, normaliser, factor, metric, median, worst, low, high, seeds`: the worst seed's value, and
-        the 95 % Student interval of the mean over seeds, cut to [0, 1] where the metric is a share; empty metrics are
-        left out.
+        the 95 % Student interval of the mean over seeds, cut to [0, 1] where the metric is a share; masses that are
+        not normalised may exceed 1, and so may their interval. Empty metrics are left out.
     """
     found = []
     for keys, group in rows.groupby(list(KEYS), sort=False):
@@ -41,7 +46,8 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
             interval = mean_interval(values)
             low, high = interval.low, interval.high
             if metric not in UNBOUNDED:
-                low, high = np.clip([low, high], 0.0, 1.0)
+                # Rounding takes sums of weights a little above 1.
+                low, high = np.clip([low, high], 0.0, 1.0 if values.max() < 1 + 1e-4 else np.inf)
             worst = values.min() if metric in GOOD_HIGH else values.max()
             named: dict[str, Any] = dict(zip(KEYS, keys, strict=True))
             numbers = {"median": np.median(values), "worst": worst, "low": low, "high": high, "seeds": len(values)}

@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stau_rl.calibration import tau_star
+from stau_rl.damaged import DAMAGED
 from stau_rl.heads import Softmax, log_s_tau
 from stau_rl.heads.s_tau import EPS
 
 SPARSE, SINK, TOP = 1e-6, 0.3, 10
+DESCRIBED = ("entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight")
 
 
 def analyse(
@@ -41,7 +43,7 @@ def analyse(
 
     Args:
         scores: attention scores before softmax, [layers, heads, queries, keys], any floating-point dtype; computed in
-            float64, a head at a time. A score of -inf is masked.
+            float64, a head at a time, of which a copy is made. A score of -inf is masked.
         mask: boolean, True where a query may look at a key; broadcasts against the scores. None for all.
         causal: query i of Q may look at keys up to i + K - Q only, besides what `mask` says.
         eps: floor of s^tau's map.
@@ -58,21 +60,21 @@ def analyse(
     Raises:
         ValueError: scores of another number of axes or dtype, NaN or +inf where unmasked, a mask that does not fit.
     """
-    scores, mask = torch.as_tensor(scores), None if mask is None else torch.as_tensor(mask)
-    if not scores.is_floating_point():
+    scores = scores if isinstance(scores, Tensor) else np.asarray(scores)
+    mask = np.ones((), dtype=bool) if mask is None else mask if isinstance(mask, Tensor) else np.asarray(mask)
+    if not (scores.is_floating_point() if isinstance(scores, Tensor) else scores.dtype.kind == "f"):
         raise ValueError(f"scores must be floating-point numbers, got {scores.dtype}")
     if scores.ndim != 4 or 0 in scores.shape:
         raise ValueError(
             f"scores must be [layers, heads, queries, keys] without empty axes, got shape {list(scores.shape)}"
         )
     layers, heads, queries, keys = scores.shape
-    if mask is not None and mask.dtype != torch.bool:
+    if mask.dtype not in (torch.bool, np.bool_):
         raise ValueError(f"mask must be boolean (True: the entry counts), got {mask.dtype}")
-    keep = torch.ones((), dtype=torch.bool) if mask is None else mask
     try:
-        keep = keep.expand(scores.shape)
-    except RuntimeError:
-        raise ValueError(f"a mask of shape {list(keep.shape)} does not fit scores {list(scores.shape)}") from None
+        keep = mask.expand(scores.shape) if isinstance(mask, Tensor) else np.broadcast_to(mask, scores.shape)
+    except (RuntimeError, ValueError):
+        raise ValueError(f"a mask of shape {list(mask.shape)} does not fit scores {list(scores.shape)}") from None
     below = (
         torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if causal else torch.ones((), dtype=torch.bool)
     )
@@ -81,8 +83,8 @@ def analyse(
         for head in range(heads):
             if progress is not None:
                 progress("analysing", layer * heads + head, layers * heads)
-            part = scores[layer, head].detach().cpu().double()
-            counted = keep[layer, head].cpu() & below & ~torch.isneginf(part)
+            part = _copy(scores[layer, head], torch.float64)
+            counted = _copy(keep[layer, head], torch.bool) & below & ~torch.isneginf(part)
             bad = int((counted & ~torch.isfinite(part)).sum())
             if bad:
                 raise ValueError(f"scores of layer {layer}, head {head} hold {bad} NaN or +inf where unmasked")
@@ -90,12 +92,20 @@ def analyse(
     return pd.DataFrame(rows)
 
 
+def _copy(values: Tensor | NDArray[Any], dtype: torch.dtype) -> Tensor:
+    """A tensor of its own on the CPU: arrays may be read-only, reversed, or of another byte order."""
+    if isinstance(values, Tensor):
+        return values.detach().to("cpu", dtype, copy=True)
+    return torch.from_numpy(np.array(values, dtype=np.bool_ if dtype == torch.bool else np.float64))
+
+
 def _head(scores: Tensor, mask: Tensor, eps: float) -> list[dict[str, object]]:
     alive = mask.any(-1)
     scores, mask = scores[alive], mask[alive]
     names = ("softmax", "s_tau_closed", "s_tau_kl")
     if not len(scores):
-        return [{"weights": name, "tau": np.nan, "kl": np.nan, "rows": 0} for name in names]
+        numbers = ("tau", "kl", *DESCRIBED)
+        return [{"weights": name, **dict.fromkeys(numbers, np.nan), "rows": 0} for name in names]
     found = tau_star(scores, mask=mask, eps=eps, pool="all", clamp=True)
     answer: list[dict[str, object]] = []
     for name, tau, kl in (
@@ -164,13 +174,21 @@ def _from_archive(path: Path, key: str | None, file: Any) -> tuple[NDArray[np.fl
     if wanted is None or wanted not in file.files:
         there = ", ".join(file.files) or "none"
         raise ValueError(f"{path} has no array {wanted or 'scores'!r} (arrays: {there}); name one with --key")
-    try:
-        scores = file[wanted]
-        mask = file["mask"] if "mask" in file.files else None
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
+    scores = _member(path, file, wanted)
+    mask = _member(path, file, "mask") if "mask" in file.files else None
     if scores.dtype not in (np.float16, np.float32, np.float64):
         raise ValueError(f"{path}: {wanted} must be float16, float32 or float64, got {scores.dtype}")
     if mask is not None and mask.dtype != np.bool_:
         raise ValueError(f"{path}: mask must be boolean (True: the entry counts), got {mask.dtype}")
     return scores, mask
+
+
+def _member(path: Path, file: Any, name: str) -> NDArray[Any]:
+    try:
+        array = file[name]
+    except DAMAGED as error:
+        raise ValueError(f"{path}: {name} cannot be read: {' '.join(str(error).split())}") from None
+    # What is no array comes back as bytes.
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path}: {name} is no array, as numpy.savez writes")
+    return array

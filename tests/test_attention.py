@@ -137,6 +137,24 @@ def test_what_no_query_may_see_leaks_nowhere(head: Head, length: int) -> None:
         assert bool((part.grad[~seen] == 0).all())
 
 
+@pytest.mark.parametrize("scores", ["dot", "cosine"])
+@pytest.mark.parametrize("length", [1, 7])
+def test_a_query_that_may_look_nowhere_leaks_nowhere(length: int, scores: str) -> None:
+    """The last place of the first sequence is padding, its query included, and holds NaN."""
+    there = torch.ones(2, length, dtype=torch.bool)
+    there[0, -1] = False
+    mask = causal(length) & there[:, None, :] & there[:, :, None]
+    parts = [normal(2, length, 8, seed=seed).masked_fill(~there[..., None], math.nan) for seed in range(3)]
+    for part in parts:
+        part.requires_grad_()
+    attended = attend(*parts, Softmax(), mask, fir=half_gaussian_taps(), scores=scores)
+    assert bool((attended.output[0, -1] == 0).all())
+    attended.output.square().sum().backward()
+    for part in parts:
+        assert part.grad is not None
+        assert bool(part.grad.isfinite().all() & (part.grad[~there] == 0).all())
+
+
 @settings(max_examples=60, deadline=None)
 @given(spec=st.sampled_from(list(PRESETS.values())), data=st.data())
 def test_any_mask(spec: AttentionSpec, data: st.DataObject) -> None:
@@ -182,7 +200,8 @@ def test_a_preset_takes_new_values_and_a_normaliser_stands_alone() -> None:
         ("softmax | softmax", "expected one attention head, got a pipe of 2"),
         ("attention(softmax, learn=[tau])", "softmax has no parameter 'tau' to learn; known: beta"),
         ("attention(softmax, learn=tau)", "attention: learn must be a list of words, got 'tau'"),
-        ("attention(softmax, fir_taps=-1)", "attention: fir_taps must be at least 0, got -1"),
+        ("attention(softmax, fir_taps=-1)", "attention: fir_taps must be from 0 to 65536, got -1"),
+        ("softmax(fir_taps=1000000000000)", "attention: fir_taps must be from 0 to 65536, got 1000000000000"),
         ("attention(softmax, fir_sigma=0)", "fir: sigma must be finite and > 0, got 0"),
         ("attention(softmax, scores=cos)", "attention: scores must be one of dot, cosine, got 'cos'"),
         ("attention(softmax, calibrate=threshold)", "calibrate=threshold sets threshold, which softmax has not"),

@@ -120,6 +120,23 @@ def test_the_first_batch_sets_tau_to_its_closed_form() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "parameter", "own_key"),
+    [
+        ("s_tau_closed", "tau", True),
+        ("s_tau_closed(learn=[tau])", "tau", True),
+        ("pn_fir_tau_calibrated", "threshold", False),
+        ("power_norm(threshold=0.5, calibrate=threshold)", "threshold", False),
+    ],
+)
+def test_a_first_batch_that_says_nothing_leaves_what_was_there(name: str, parameter: str, own_key: bool) -> None:
+    """Rows of one key have no tau*, rows of none no largest score."""
+    models = AttentionModels(ModelSettings(12, 3, 8, own_key=own_key), [parse_attention(name)], [0])
+    before = models.learned()[0][parameter].clone()
+    models.calibrate(tokens(1)[..., :1])
+    torch.testing.assert_close(models.learned()[0][parameter], before)
+
+
+@pytest.mark.parametrize(
     ("limits", "value"),
     [(Range(low=1.0), 2.0), (Range(low=0.0), 1e-3), (Range(above=0.0), 10.0), (Range(), -2.0), (Range(low=1.0), 60.0)],
 )
@@ -148,6 +165,11 @@ def test_tau_is_one_plus_softplus_of_what_is_learned() -> None:
         (
             lambda: AttentionModels(SMALL, [PRESETS["softmax"]], [0])(tokens(1, length=10)),
             "10 tokens, but learned positions reach 9",
+        ),
+        # Of two models the first would read the second's embeddings there.
+        (
+            lambda: AttentionModels(SMALL, [PRESETS["softmax"]] * 2, [0, 1])(tokens(2) + 1),
+            r"tokens must lie in \[0, 12\), got 1 to 12",
         ),
         (lambda: to_raw("x", 0.5, Range(low=0.0, high=1.0)), "cannot learn x"),
     ],

@@ -106,8 +106,79 @@ def test_sentences_on_length_follow_the_numbers(data: AttentionData) -> None:
     }
     bad = list(length_sentences(length_data(data, table)))
     assert all('" does not reproduce on' in sentence for sentence in bad)
+    assert "behind softmax (plain scores, a second difference) has 0.990" in bad[-1]
+    # Where there is re-weighted softmax of the same scores, that is what counts.
+    same = list(length_sentences(length_data(data, table | {"reweight_softmax": (1.0, 0.6)})))
+    assert '" reproduces on' in same[-1]
+    assert "behind softmax (the same scores) has 0.600" in same[-1]
+    # What was never learned can be neither kept nor lost.
+    unlearned = dict.fromkeys(table, (0.1, 0.1))
+    none = list(length_sentences(length_data(data, unlearned)))
+    assert all('" cannot be judged on' in sentence for sentence in none)
     assert family("sm_fir") == family("softmax") == "softmax"
     assert family("lssar_p3(fir_taps=7)") == "lssar_p3"
+
+
+def test_multi_query_recall_is_held_to_what_is_expected(data: AttentionData) -> None:
+    data = plain(data)
+    like = data.seeds("recall", "recall", "softmax").iloc[0].to_dict() | {"part": "mqar", "task": "mqar"}
+    for value, holds in ((0.995, "yes"), (0.985, "**no**")):
+        rows = pd.concat([data.rows, pd.DataFrame([like | {"decoded": value}])], ignore_index=True)
+        (line,) = [line for line in expected_rows(replace(data, rows=rows)) if line[0] == "mqar"]
+        assert line[1:4] == ("`softmax`", "decoded", ">= 0.99 on every seed")
+        assert line[-1] == holds
+
+
+def plain(data: AttentionData) -> AttentionData:
+    """Recall and silence alone, which a page needs."""
+    return replace(data, rows=data.rows[data.rows["part"].isin(("recall", "silence"))])
+
+
+def changed(data: AttentionData, part: str, numbers: dict[str, list[float]], normaliser: str) -> AttentionData:
+    """The silence rows of one head, a row per value, as rows of another part with some numbers of its own."""
+    like = data.seeds("silence", "silence", "pn_fir_tau_calibrated").iloc[0].to_dict()
+    count = len(next(iter(numbers.values())))
+    own = [
+        like | {"part": part, "normaliser": normaliser, "seed": seed} | {name: of[seed] for name, of in numbers.items()}
+        for seed in range(count)
+    ]
+    return replace(data, rows=pd.concat([data.rows, pd.DataFrame(own)], ignore_index=True))
+
+
+def test_sentences_on_thresholds_follow_the_numbers(data: AttentionData) -> None:
+    data = plain(data)
+    for start, worst, mass in (("0", 0.97, 0.002), ("2", 0.3, 0.001), ("-2", 0.99, 0.8)):
+        numbers = {"decoded": [1.0, worst], "mass_unanswerable": [mass, mass]}
+        data = changed(data, "threshold", numbers, f"pn_fir_tau(threshold={start})")
+    data = changed(data, "threshold", {"decoded": [0.981, 1.0]}, "pn_fir_tau(threshold=2, calibrate=threshold)")
+    text = page(data)
+    assert "less than .96 of the answers right from `pn_fir_tau(threshold=2)`; the median mass" in text
+    assert "is above .01 from `pn_fir_tau(threshold=-2)`." in text
+    assert "the worst seed of all starts gives 0.981 right answers" in text
+
+
+def test_sentences_on_silence_follow_the_numbers(data: AttentionData) -> None:
+    data = plain(data)
+    for name, auroc in (("sm_fir", 0.5), ("pn_fir", 0.93)):
+        data = changed(data, "null label", {"auroc": [auroc, auroc]}, name)
+    assert "AUROC of row mass goes from 0.500 (`sm_fir`) to 0.930 (`pn_fir`):" in page(data)
+    assert "may leave a key unlearned" in page(data)
+    assert "`pn_fir_tau_calibrated` 1 of 5 seeds" in page(data)
+    rows = data.rows.copy()
+    rows.loc[rows["part"] == "silence", "decoded_worst_key"] = 1.0
+    assert "may leave a key unlearned" not in page(replace(data, rows=rows))
+
+
+def test_a_folder_that_cannot_be_published_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        attention_page.main(["--publish", str(tmp_path / "none")])
+    assert "No such file" in capsys.readouterr().err
+    run_probe([Setting("recall", "recall", ("softmax",), (0,), Shape(8), Recipe(1, 4, warm_up=1), 8)], out=tmp_path)
+    results = tmp_path / "results"
+    results.mkdir()
+    with pytest.raises(ValueError, match="holds none of sm_fir"):
+        publish(tmp_path, results)
+    assert not list(results.iterdir())
 
 
 def test_a_run_becomes_rows_and_a_page(tmp_path: Path) -> None:

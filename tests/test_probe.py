@@ -1,6 +1,7 @@
 """The probe: its plan, its folder, and the command, on models too small to learn anything."""
 
 import io
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -64,6 +65,20 @@ def test_a_resumed_probe_trains_what_is_missing_and_ends_with_the_same_bytes(fol
             assert path.read_bytes() == (copy / path.relative_to(folder)).read_bytes(), path.name
 
 
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "junk"])
+def test_a_damaged_group_is_trained_again(folder: Path, tmp_path: Path, damage: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    path = sorted((copy / GROUPS).glob("silence-*.npz"))[0]
+    good = path.read_bytes()
+    flipped = good[:100] + b"\xff" * 20 + good[120:]
+    path.write_bytes({"empty": b"", "cut": good[: len(good) // 2], "flipped": flipped, "junk": b"junk"}[damage])
+    (copy / TIMING).write_text("[]", encoding="utf-8")
+    run_probe(SETTINGS, out=copy, resume=True)
+    assert path.read_bytes() == good
+    assert set(json.loads((copy / TIMING).read_text(encoding="utf-8"))) == {path.stem}
+
+
 def test_without_a_folder_the_rows_are_the_same(folder: Path) -> None:
     rows, maps = run_probe(SETTINGS[:1])
     stored = read_probe(folder / TABLE).query("part == 'silence'")
@@ -106,6 +121,20 @@ def test_the_summary_by_hand() -> None:
     assert found.loc["decoded", "high"] == 1.0
 
 
+def test_the_summary_of_masses_beyond_1_and_their_worst_seed() -> None:
+    row = dict.fromkeys(COLUMNS, np.nan) | {"part": "p", "task": "silence", "normaliser": "rela", "factor": 1}
+    values = [2.5, 2.9, 2.7]
+    rows = pd.DataFrame([row | {"mass_answerable": value, "mass_unanswerable": value} for value in values])
+    found = summary(rows).set_index("metric")
+    # 2.7 -+ t(2, .975) 0.2 / sqrt(3): the interval is about the median, not cut to 1.
+    for name in ("mass_answerable", "mass_unanswerable"):
+        half = 4.3027 * 0.11547
+        assert found.loc[name, ["low", "high"]].tolist() == pytest.approx([2.7 - half, 2.7 + half], abs=1e-4)
+    # Where there is an answer a head should have mass; where there is none it should not.
+    assert found.loc["mass_answerable", "worst"] == 2.5
+    assert found.loc["mass_unanswerable", "worst"] == 2.9
+
+
 @pytest.mark.parametrize(
     ("values", "text"), [((1.0, 1.0), "1"), ((0.987, 0.5), ".987 (.500)"), ((12.3, 0.0), "12 (.000)")]
 )
@@ -135,6 +164,30 @@ def test_choosing_from_the_plan() -> None:
         chosen("small", ["recal"], [])
     with pytest.raises(ValueError, match="unknown attention head 'sm_fur'"):
         chosen("small", [], ["sm_fur"])
+
+
+def test_a_normaliser_that_is_asked_for_twice_is_trained_once() -> None:
+    (own,) = chosen("small", ["silence"], ["sm_fir", "softmax", "sm_fir"], 2)
+    assert own.normalisers == ("sm_fir", "softmax")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--task", "silence", "--normaliser", "s_tau(tau=1)"], "to be learned, tau must start above 1, got 1"),
+        (["--size", "full", "--task", "mqar", "--normaliser", "s_tau_closed"], "needs models of one layer"),
+        (["--task", "recall(keys=1000000000000)"], "keys must be at most 1048576"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["probe", "--device", "cpu", "--out", str(tmp_path / "run"), *options])
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_device_that_is_not_there_is_named() -> None:

@@ -20,7 +20,7 @@ class Dictated:
 
     def __init__(self, logits: torch.Tensor, weights: torch.Tensor) -> None:
         self.specs = ("one",)
-        mask = torch.tensor([True, True, True, True, False]).expand(weights.shape)
+        mask = (torch.arange(weights.shape[-1]) < 4).expand(weights.shape)
         self.answer = logits, Seen(weights, weights, weights.sum(-1), mask)
 
     def forward(self, _: object) -> tuple[torch.Tensor, Seen]:
@@ -77,6 +77,19 @@ def test_rows_and_summary_by_hand() -> None:
         [int(number in (BINS // 4, BINS - 1)) for number in range(BINS)],
         [int(number in (0, BINS // 2)) for number in range(BINS)],
     ]
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 11, 17])
+def test_equal_weights_have_no_kurtosis(n: int) -> None:
+    """11 float32 weights of 1/11 have a mean that is not 1/11: rounding is no spread."""
+    task = parse_task("recall(pairs=8)")
+    batch = items(ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=4), CPU), task, 0, 3)
+    mask = (torch.arange(17) < n).expand(1, 3, 1, 17)
+    models = Dictated(torch.zeros(1, 3, 1, task.vocabulary), mask / n)
+    models.answer = models.answer[0], Seen(mask / n, mask / n, (mask / n).sum(-1), mask)
+    rows = measure_rows(models, task, batch)
+    assert bool(rows["kurtosis"].isnan().all())
+    assert rows["entropy"].flatten().tolist() == pytest.approx([float(n > 1)] * 3, abs=1e-6)
 
 
 def test_the_worst_key_counts_keys_that_were_asked_for() -> None:

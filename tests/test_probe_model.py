@@ -16,6 +16,8 @@ CPU = torch.device("cpu")
 # A row per task that the plan trains on, with the shape it uses there.
 TASKS = (
     ("recall(pairs=3, keys=6, values=5)", Shape(width=8)),
+    # Some items end in padding, left of a query that sees itself.
+    ("recall(pairs=3, keys=6, values=5, distractor_ratio=0.2)", Shape(width=8)),
     ("silence(pairs=3, keys=6, values=5, distractor_ratio=0.5, amplitude=0.5)", Shape(width=8)),
     ("mqar(places=16, pairs=3, tokens=16)", Shape(width=8, layers=2)),
     ("passkey(places=9)", Shape(width=8, positions=False)),
@@ -38,7 +40,8 @@ def by_the_definition(models: ProbeModels, model: int, batch: tuple[torch.Tensor
             x = x + weights["positions"][: len(x)]
         x = norm(x, weights["gain_0"])
         for layer in range(models.shape.layers):
-            inputs = (norm(x, weights[f"gain_{layer}"]) if layer else x) * loud[item][:, None]
+            # Padding is a zero to the smoothing.
+            inputs = (norm(x, weights[f"gain_{layer}"]) if layer else x) * (loud[item] * present[item])[:, None]
             q, k, v = (inputs @ weights[f"{name}_{layer}"] for name in ("query", "key", "value"))
             if spec.fir_taps:
                 taps = half_gaussian_taps(spec.fir_taps, spec.fir_sigma).to(k.dtype)
@@ -48,7 +51,7 @@ def by_the_definition(models: ProbeModels, model: int, batch: tuple[torch.Tensor
             visible = visible & present[item]
             if spec.scores == "cosine":
                 length = visible.sum(-1, keepdim=True).clamp(min=1)
-                unit_q, unit_k = (part / part.norm(dim=-1, keepdim=True) for part in (q, k))
+                unit_q, unit_k = (part / part.norm(dim=-1, keepdim=True).clamp(min=1e-12) for part in (q, k))
                 scores = math.log(k.shape[-1]) * length.log() * (unit_q @ unit_k.T)
             else:
                 scores = q @ k.T / math.sqrt(k.shape[-1])

@@ -2,6 +2,7 @@
 
 import io
 import math
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,20 @@ def test_lengths_and_rows_without_keys(length: int) -> None:
     assert bool(second.entropy.isna().all())
 
 
+def test_arrays_that_torch_does_not_take_are_the_same_scores() -> None:
+    """Read-only, reversed, of another byte order, of long doubles; a mask that is broadcast, and so read-only."""
+    scores = normal(1, 2, 5, 6).numpy()
+    expected = stau_rl.analyse(scores)
+    locked = scores.copy()
+    locked.setflags(write=False)
+    for same in (locked, scores[..., ::-1].copy()[..., ::-1], scores.astype(">f8"), scores.astype(np.longdouble)):
+        pd.testing.assert_frame_equal(stau_rl.analyse(same), expected)
+    mask = np.tril(np.ones((5, 6), dtype=bool), 1)
+    pd.testing.assert_frame_equal(
+        stau_rl.analyse(scores, np.broadcast_to(mask, scores.shape)), stau_rl.analyse(scores, causal=True)
+    )
+
+
 @pytest.mark.parametrize(
     ("scores", "mask", "message"),
     [
@@ -163,6 +178,17 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert {file.name for file in tmp_path.iterdir()} == {"scores.npz", "table.csv"}
 
 
+def test_a_file_whose_every_entry_is_masked_gives_a_table_of_nan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "scores.npz", scores=np.full((1, 2, 3, 3), -np.inf, dtype=np.float32))
+    main(["analyse", str(tmp_path / "scores.npz"), "--out", str(tmp_path / "table.csv")])
+    assert "nan" in capsys.readouterr().out
+    table = pd.read_csv(tmp_path / "table.csv")
+    assert table["rows"].tolist() == [0] * 6
+    assert table[["entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight"]].isna().all(axis=None)
+
+
 def saved(**arrays: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
@@ -172,6 +198,27 @@ def saved(**arrays: np.ndarray) -> bytes:
 def single(array: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array)
+    return buffer.getvalue()
+
+
+def archive(name: str, member: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as file:
+        file.writestr(name, member)
+    return buffer.getvalue()
+
+
+def changed(content: bytes, **places: tuple[int, int]) -> bytes:
+    """Bytes of a zip file, with one byte set in its first local header and one in its central directory."""
+    data = bytearray(content)
+    for offset, value in places.values():
+        data[offset if offset >= 0 else data.find(b"PK\x01\x02") - offset] = value
+    return bytes(data)
+
+
+def header(shape: tuple[int, ...]) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f4", "fortran_order": False, "shape": shape})
     return buffer.getvalue()
 
 
@@ -190,6 +237,14 @@ GOOD = np.zeros((1, 1, 2, 2))
         (saved(a=GOOD, b=GOOD), [], "has no array 'scores' (arrays: a, b); name one with --key"),
         (saved(a=GOOD), ["--key", "b"], "has no array 'b' (arrays: a)"),
         (saved(scores=np.array([object()])), [], "cannot be read"),
+        (saved(scores=GOOD).replace(bytes(32), bytes(31) + b"x"), [], "scores cannot be read: Bad CRC-32"),
+        (archive("scores.npy", b"\x93NUMPY\x01\x00\x10\x00{broken         \n"), [], "scores cannot be read"),
+        (archive("scores.npy", header((10**4, 10**4, 10**5, 10**4))), [], "scores cannot be read"),
+        (archive("scores.npy", b"other"), [], "scores is no array"),
+        (archive("scores.txt", b"other"), [], "scores.txt is no array"),
+        # Bit 0 of the flags: encrypted. Method 99: unknown.
+        (changed(saved(scores=GOOD), local=(6, 1), central=(-8, 1)), [], "scores cannot be read: File 'scores.npy' is"),
+        (changed(saved(scores=GOOD), local=(8, 99), central=(-10, 99)), [], "scores cannot be read: That compression"),
         (saved(scores=GOOD.astype(int)), [], "must be float16, float32 or float64, got int64"),
         (saved(scores=GOOD[0]), [], "must be [layers, heads, queries, keys]"),
         (saved(scores=GOOD * np.nan), [], "scores of layer 0, head 0 hold 4 NaN or +inf where unmasked"),

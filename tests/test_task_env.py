@@ -81,6 +81,12 @@ def test_rewards(name: str) -> None:
     assert rewards == (expected | {"absent": {1.0}} if name == "stau_rl/Silence-v0" else expected)
 
 
+def test_the_loudest_task_has_a_space() -> None:
+    env = TaskEnv("recall", amplitude=5)
+    observation, _ = env.reset(seed=1)
+    assert env.observation_space.contains(observation)
+
+
 def test_misuse_is_named() -> None:
     env = TaskEnv("recall")
     with pytest.raises(RuntimeError, match="call reset"):
@@ -90,11 +96,17 @@ def test_misuse_is_named() -> None:
         env.step(np.int64(18))
     with pytest.raises(ValueError, match="options may hold 'index', got 'item'"):
         env.reset(options={"item": 3})
-    with pytest.raises(ValueError, match="index must be at least 0"):
-        env.reset(options={"index": -1})
+    for index in (-1, 1.7, "a", 1 << 70):
+        with pytest.raises(ValueError, match=r"index must be a whole number in \[0, 2\^63\), got"):
+            env.reset(options={"index": index})
     with pytest.raises(ValueError, match="fields need the bare name"):
         TaskEnv("recall(pairs=4)", keys=9)
     assert TaskEnv("recall", pairs=4).task.pairs == 4
+    for pairs in (2.5, "3"):
+        with pytest.raises(ValueError, match="recall: pairs must be a whole number, got"):
+            TaskEnv("recall", pairs=pairs)
+    with pytest.raises(ValueError, match="recall has no argument 'foo'"):
+        TaskEnv("recall", foo=2)
 
 
 def test_registering_imports_neither_torch_nor_a_task() -> None:

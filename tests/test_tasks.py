@@ -183,6 +183,9 @@ def test_longer_items_share_the_vocabulary() -> None:
     ("text", "message"),
     [
         ("recall(keys=8)", "keys must be finite and >= 9, got 8"),
+        ("recall(keys=1000000000000)", "keys must be at most 1048576"),
+        ("mqar(places=4294967296)", "places must be at most 1048576"),
+        ("recall(amplitude=5.1)", "amplitude must be at most 5, got 5.1"),
         ("recall(distractor_ratio=-1)", "distractor_ratio must be finite and >= 0"),
         ("recall(distractor_ratio=nan)", "distractor_ratio must be finite and >= 0"),
         ("recall(distractors=loud)", "distractors must be one of noise, decoy, near, got 'loud'"),
@@ -207,5 +210,6 @@ def test_bad_numbers_of_items_are_refused() -> None:
         Recall().items(-1, torch.arange(2))
     with pytest.raises(ValueError, match="index must be an int64 tensor, got"):
         Recall().items(0, torch.arange(2.0))
-    with pytest.raises(ValueError, match="size must be at least 1"):
-        TaskDataset(Recall(), 0, 0)
+    for size in (0, 2.5):
+        with pytest.raises(ValueError, match="size must be a whole number, at least 1, got"):
+            TaskDataset(Recall(), size, 0)  # type: ignore[arg-type]
