@@ -70,6 +70,19 @@ class ClaimData:
             found.append({edge for edge in heads if edge})
         return found
 
+    def limit_wins(self) -> list[dict[Any, Any]]:
+        """argmax's rows in the main settings where its interval lies below those of both heads at their best.
+
+        Both heads tend to argmax as they get steeper, so a grid without an end would find at least as much.
+        """
+        found = []
+        for row in self.main("tuned"):
+            limit = self.row("limit", row["value"], "raw", "argmax")
+            heads = [self.row("c", row["value"], "tuned", head) for head in ("softmax", "s_tau")]
+            if all(limit["regret_high"] < head["regret_low"] for head in heads):
+                found.append(limit)
+        return found
+
     def main(self, comparison: str) -> list[dict[Any, Any]]:
         """s^tau's rows of one comparison in the eight main settings: two kinds of arms, four widths of the bonus."""
         values = [f"{arms} c {c:g}" for arms in ARMS.values() for c in BONUSES]

@@ -60,6 +60,11 @@ class Study:
 
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the folder of the study to continue")
+        if "none" in self.sweep and set(self.sweep) != {"none"}:
+            others = ", ".join(name for name in self.sweep if name != "none")
+            raise ValueError(
+                f"--sweep none leaves out every sweep, but {others} was asked for as well; drop one of them"
+            )
         load_plugins(self.plugin)
         started = time.perf_counter()
         sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else None
@@ -75,5 +80,6 @@ class Study:
         for note in plan.notes:
             console.print(f"Left out: {note}.", highlight=False, markup=False, soft_wrap=True)
         took = time.perf_counter() - started
-        line = f"{len(settings)} settings in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
+        played = f"{len(settings)} setting{'s' if len(settings) > 1 else ''}"
+        line = f"{played} in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)

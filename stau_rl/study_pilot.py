@@ -1,5 +1,7 @@
 """The scores that a policy really saw: a short recorded run, rebuilt at log-spaced steps."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -14,6 +16,22 @@ from stau_rl.kernels.torch_loop import State
 POINTS = 24
 # Recorded steps held at once, over all instances of a block.
 RECORDED = 10_000_000
+
+
+def steps_unscored(policy: str, arms: str) -> int:
+    """How many steps a policy plays before the first whose scores can be collected.
+
+    Args:
+        policy: text `score | head`.
+        arms: text of the arms.
+
+    Raises:
+        ValueError: the policy has no score.
+    """
+    pipe = parse_policy(policy)
+    if not isinstance(pipe, Pipe):
+        raise ValueError(f"{policy!r} has no scores; it should read score | head")
+    return parse_arms(arms).size if pipe.forces_pulls else 1
 
 
 def seen_scores(
@@ -49,11 +67,9 @@ def seen_scores(
     """
     from stau_rl.regret import arm_table
 
-    pipe = parse_policy(policy)
-    if not isinstance(pipe, Pipe):
-        raise ValueError(f"{policy!r} has no scores; it should read score | head")
+    first = steps_unscored(policy, arms)
+    pipe: Any = parse_policy(policy)
     parsed = parse_arms(arms)
-    first = parsed.size if pipe.forces_pulls else 1
     if first >= horizon:
         raise ValueError(f"horizon must exceed {first}, the steps before the first score, got {horizon}")
     steps = np.unique(np.rint(np.geomspace(first, horizon - 1, points)).astype(np.int64))

@@ -12,6 +12,7 @@ from rich.text import Text
 from stau_rl.report import interval, p_value
 from stau_rl.study_family import Family
 from stau_rl.study_match import unmatched
+from stau_rl.study_pilot import steps_unscored
 
 TABLE_WIDTH = 140
 SHOWN = (("raw", "raw"), ("slope", "same slope at 0"), ("entropy", "same entropy"), ("tuned", "each at its best"))
@@ -84,7 +85,8 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     )
     edges = tuned[tuned["edge"].isin(["low", "high"])]
     if len(edges):
-        yield f"In {len(edges)} cases (marked ^ or v) the best member lies at an end of the grid."
+        cases = f"{len(edges)} case{'s' if len(edges) > 1 else ''}"
+        yield f"In {cases} (marked ^ or v) the best member lies at an end of the grid."
     yield from _blanks(rows)
 
 
@@ -97,14 +99,24 @@ def _blanks(rows: pd.DataFrame) -> Iterator[str]:
         for place, text in enumerate(texts):
             family, mine = Family(text), set(group.loc[group["family"] == text, "comparison"])
             for kind, name in SHOWN[1:3] if place else ():
-                known = unmatched(kind, family, first)
-                if kind not in mine and (place, kind, bool(known)) not in seen:
-                    seen.add((place, kind, bool(known)))
-                    where = group.iloc[0]["value"]
-                    yield f"No comparison at {name}: {known or f'no {first.name} is as sharp as {text} ({where})'}."
+                if kind in mine:
+                    continue
+                sort, reason = _why_blank(kind, family, first, group.iloc[0])
+                if (place, kind, sort) not in seen:
+                    seen.add((place, kind, sort))
+                    yield f"No comparison at {name}: {reason}."
             if not family.tunable and (place, "tuned") not in seen:
                 seen.add((place, "tuned"))
                 yield f"{family.shown} has no parameter that is tuned: it takes part as it is, and has no slope."
+
+
+def _why_blank(kind: str, family: Family, first: Family, row: "pd.Series[Any]") -> tuple[str, str]:
+    """The sort of reason, of which one sentence is enough, and the reason."""
+    if known := unmatched(kind, family, first):
+        return "unmatched", known
+    if kind == "entropy" and row["horizon"] <= steps_unscored(family.raw, row["arms"]):
+        return "short", f"a run of {row['horizon']} steps ends before {family.shown} asks for scores ({row['value']})"
+    return "none", f"no {first.name} is as sharp as {family.text} ({row['value']})"
 
 
 def _slope(value: float) -> str:

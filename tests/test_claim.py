@@ -187,6 +187,47 @@ def test_the_verdict_has_three_sentences_and_follows_the_numbers(data: ClaimData
     rows.loc[softmax, "edge"] = "high"
     assert "in 8 of the 8 a best parameter lies at the steep end" in verdict(replace(data, comparisons=rows))[2]
     assert len({*real, *great, *poor, *even}) > 6
+    # Two matches that disagree: the smaller gain of one does not hide the larger of the other, nor does a mean of them.
+    split = verdict(_changed(data, {"raw": (-40, 1, 0), "slope": (50, 1, 0), "entropy": (-30, 1, 0)}))[1]
+    assert "most of the raw gain remains" in split
+    assert "is +50.0 % at equal slope and -30.0 % at equal entropy where raw it is -40.0 %" in split
+    # An interval without 0 is not measurable yet where Holm's p-value says otherwise.
+    loose = verdict(_changed(data, {"raw": (-40, 1, 0.2), "slope": (5, 1, 0.2), "entropy": (-5, 1, 0.2)}))
+    assert "measurably less regret in 0 of 8" in loose[0]
+    assert loose[1].count("measurably better in 0 of 8 settings, worse in 0") == 2
+
+
+def test_the_page_says_where_the_limit_of_both_heads_beats_them(data: ClaimData) -> None:
+    """A best within a grid that ends too early is no best; the limit needs no grid."""
+    table = data.comparisons
+    main = [f"{arms} c {c:g}" for arms in ARMS.values() for c in BONUSES]
+    beaten = []
+    for value in main:
+        mine = table[table["value"] == value]
+        tuned = mine[(mine["comparison"] == "tuned") & (mine["sweep"] == "c")]
+        limit = mine[(mine["sweep"] == "limit") & mine["policy"].str.contains("argmax", regex=False)].iloc[0]
+        if limit["regret_high"] < tuned["regret_low"].min():
+            beaten.append(value)
+    assert [row["value"] for row in data.limit_wins()] == beaten
+    assert f"in {len(beaten)} argmax, the limit of both, has less regret than either" in verdict(data)[2]
+    assert f"In {len(beaten)} settings (" in claim_page.page(data)
+    worse = table.copy()
+    limits = (worse["sweep"] == "limit") & worse["policy"].str.contains("argmax", regex=False)
+    worse.loc[limits, ["regret", "regret_low", "regret_high"]] = 1e6
+    other = replace(data, comparisons=worse)
+    assert "argmax, the limit" not in verdict(other)[2]
+    assert "below those of both heads" not in claim_page.page(other)
+
+
+def test_rates_and_interquartile_means_of_the_page_have_intervals(data: ClaimData) -> None:
+    """Gaussian arms at c = 0; Wilson's interval solves (p - rate)^2 = z^2 p (1 - p) / n for both ends p."""
+    row = data.row("c", f"{ARMS['Gaussian']} c 0", "tuned")
+    text = claim_page.page(data)
+    line = next(line for line in text.splitlines() if line.startswith("| Gaussian | 0 |") and "0.363" in line)
+    n, rate, z = row["instances"], row["stuck_rate"], 1.959963985
+    ends = sorted(np.roots([1 + z * z / n, -2 * rate - z * z / n, rate * rate]).real)
+    assert f"{100 * rate:.2f} [{100 * ends[0]:.2f}, {100 * ends[1]:.2f}]" in line
+    assert f"{row['iqm']:.4g} [{row['iqm_low']:.4g}, {row['iqm_high']:.4g}]" in line
 
 
 def test_the_conclusion_agrees_with_the_table_beside_it(data: ClaimData) -> None:

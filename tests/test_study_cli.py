@@ -47,6 +47,7 @@ def _fails(arguments: list[str], capsys: pytest.CaptureFixture[str], folder: Pat
         ([*TWO, "--sweep", "d"], "sweeps: unknown sweep 'd'; known: c, k, horizon, offset, scale, centring"),
         (["--family", "mean | softmax", "--family", "ucb1", "--sweep", "c"], "sweeps: 'c' cannot be played"),
         (["--family", "mean | softmax", "--family", "mean | fussy"], "loaded with --plugin FILE"),
+        ([*TWO, "--sweep", "none", "--sweep", "c"], "--sweep none leaves out every sweep, but c was asked for as well"),
         ([*TWO, "--engine", "jax"], "unknown engine 'jax'"),
         ([*TWO, "--engine", "jax", "--out", "deep/er/out"], "unknown engine 'jax'"),
     ],

@@ -9,10 +9,12 @@ import torch
 from numpy.testing import assert_allclose
 
 from stau_rl import study_match, study_pilot
+from stau_rl.study import with_holm
 from stau_rl.study_compare import play_setting
 from stau_rl.study_family import Family
 from stau_rl.study_match import find_control, unmatched
-from stau_rl.study_pilot import seen_scores
+from stau_rl.study_pilot import seen_scores, steps_unscored
+from stau_rl.study_report import notes
 from stau_rl.study_seeds import purpose_seed
 from stau_rl.study_setting import Setting
 
@@ -131,3 +133,15 @@ def test_scores_of_a_pilot_do_not_depend_on_its_blocks(monkeypatch: pytest.Monke
 )
 def test_what_cannot_be_matched_has_a_reason(kind: str, family: str, reason: str) -> None:
     assert unmatched(kind, Family(family), Family(SOFTMAX)) == reason
+
+
+def test_a_run_that_ends_before_the_first_score_says_so() -> None:
+    """Five arms are pulled once each without a score; four steps are no lack of a softmax as sharp."""
+    short = play_setting(replace(SETTING, horizon=4, instances=4, tuning_instances=2, pilot_instances=2))
+    said = list(notes(with_holm(short)))
+    assert any("a run of 4 steps ends before" in sentence for sentence in said)
+    assert not any("is as sharp as" in sentence for sentence in said)
+    assert steps_unscored(S_TAU, SETTING.arms) == 5
+    assert steps_unscored("mean | softmax", SETTING.arms) == 1
+    # A slope at 0 needs no scores.
+    assert (short["comparison"] == "slope").any()
