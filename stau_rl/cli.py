@@ -51,7 +51,8 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
             "rl-study": RLStudy,
         },
         prog="stau-rl",
-        description="How should a vector of scores become a decision? Swap that step and measure what changes.",
+        description="How should a vector of scores become a decision? Swap that step and measure what changes. "
+        "stau-rl --version says which version this is.",
         args=arguments,
     )
     try:

@@ -57,7 +57,7 @@ class Regret:
     baseline: str | None = None
     """Policy that differences are taken from. Default: the first."""
     engine: str = "auto"
-    """numba (compiled, CPU), torch (reference, any device) or auto."""
+    """triton (fused, GPU), numba (compiled, CPU), torch (reference, any device), or auto: the first that runs."""
     device: str = "auto"
     """cpu, cuda, cuda:N or auto."""
     out: Path | None = None

@@ -44,7 +44,7 @@ class Speed:
 
         from stau_rl.console import wide_console
         from stau_rl.speed import measure, peak_memory
-        from stau_rl.speed_rows import ROWS, append, csv_text
+        from stau_rl.speed_rows import ROWS, append, check, csv_text
         from stau_rl.speed_worker import EXACT_REGRET
 
         if min((*self.arms, self.repeats), default=0) < 1 or max(self.arms) > 1024:
@@ -52,10 +52,14 @@ class Speed:
         unknown = [head for head in self.head if head not in EXACT_REGRET]
         if unknown or not self.head:
             raise ValueError(f"--head must be of {', '.join(EXACT_REGRET)}, got {', '.join(unknown) or 'none'}")
-        device, file = self._device(), self.rows or ROWS
-        if self.keep and not file.parent.is_dir():
-            raise ValueError(f"rows cannot be added to {file}: there is no folder {file.parent}; pass --no-keep")
-        notes: list[str] = []
+        (device, why), file = self._device(), self.rows or ROWS
+        if self.keep:
+            try:
+                # Now, not after minutes of measuring.
+                check(file)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{error}; --no-keep adds none") from error
+        notes = [f"{why[0].upper()}{why[1:]}."] if why else []
         with Console(stderr=True).status("compiling") as status:
 
             def report(line: str) -> None:
@@ -90,15 +94,25 @@ class Speed:
                 peak = peak_memory(horizon)
                 console.print(f"100 000 instances, 9 policies, {horizon} steps: peak memory {peak:.0f} MiB")
 
-    def _device(self) -> str:
+    def _device(self) -> tuple[str, str]:
+        """Where to play, and why not on a GPU if that is not what was asked for."""
+        import warnings
+
         import torch
 
-        there = torch.cuda.is_available()
+        from stau_rl.kernels.engines import why_no_cuda
+
+        with warnings.catch_warnings():
+            # Of a driver that is too old; `why_no_cuda` has its words.
+            warnings.simplefilter("ignore")
+            there = torch.cuda.is_available()
         if self.device not in ("auto", "cpu", "cuda"):
             raise ValueError(f"--device must be auto, cpu or cuda, got {self.device!r}")
         if self.device == "cuda" and not there:
-            raise ValueError("--device cuda: torch sees no CUDA device; use --device cpu")
-        return "cuda" if there and self.device != "cpu" else "cpu"
+            raise ValueError(f"--device cuda: {why_no_cuda()}; use --device cpu")
+        if there and self.device != "cpu":
+            return "cuda", ""
+        return "cpu", why_no_cuda() if self.device == "auto" else ""
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

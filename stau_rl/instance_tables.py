@@ -55,6 +55,8 @@ class InstanceTable:
             use_dictionary=["policy", *repeated],
             column_encoding=encodings,
             write_statistics=["policy", "instance"],
+            # Bytes split by significance stay readable whatever happens to them; reading checks.
+            write_page_checksum=True,
         )
         self._policy, self._row = 0, 0
 
@@ -99,7 +101,7 @@ def read_checkpoints(path: Path, spec: dict[str, Any]) -> tuple[NDArray[np.float
     steps, n = spec["checkpoints"], spec["instances"]
     shape = (len(spec["policies"]), len(steps), n)
     regret, optimal = np.empty(shape), np.empty(shape, dtype=np.bool_)
-    for table, policy, rows in _groups(path, shape[0], n):
+    for table, policy, rows in _groups(path, spec["policies"], n):
         for c, step in enumerate(steps):
             regret[policy, c, rows] = table.column(f"regret_{step}").to_numpy()
             optimal[policy, c, rows] = table.column(f"optimal_{step}").to_numpy()
@@ -112,11 +114,13 @@ def read_instances(path: Path, spec: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: the file has not the rows that the spec asks for.
     """
-    policies, n = len(spec["policies"]), spec["instances"]
+    policies, n = spec["policies"], spec["instances"]
     schema = pq.read_schema(path)
     kind = schema.field("pulls").type
-    late = np.empty((policies, n), dtype=np.int64)
-    pulls = np.empty((policies, kind.list_size, n), dtype=kind.value_type.to_pandas_dtype())
+    if not pa.types.is_fixed_size_list(kind):
+        raise ValueError(f"{path} has pulls of type {kind}, not a number per arm")
+    late = np.empty((len(policies), n), dtype=np.int64)
+    pulls = np.empty((len(policies), kind.list_size, n), dtype=kind.value_type.to_pandas_dtype())
     best = np.empty(n)
     for table, policy, rows in _groups(path, policies, n):
         late[policy, rows] = table.column("late_optimal").to_numpy()
@@ -127,17 +131,20 @@ def read_instances(path: Path, spec: dict[str, Any]) -> dict[str, Any]:
     return {"late_optimal": late, "pulls": pulls, "best_mean": best, "lai_robbins": constant}
 
 
-def _groups(path: Path, policies: int, n: int) -> Iterator[tuple[pa.Table, int, slice]]:
+def _groups(path: Path, policies: list[str], n: int) -> Iterator[tuple[pa.Table, int, slice]]:
     """Row groups with their policy and instances."""
-    with pq.ParquetFile(path) as file:
-        if file.metadata.num_rows != policies * n:
-            raise ValueError(f"{path} has {file.metadata.num_rows} rows, its spec asks for {policies * n}")
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        if file.metadata.num_rows != len(policies) * n:
+            raise ValueError(f"{path} has {file.metadata.num_rows} rows, its spec asks for {len(policies) * n}")
         row = 0
         for group in range(file.num_row_groups):
             table = file.read_row_group(group)
             first = row % n
             if first + table.num_rows > n:
                 raise ValueError(f"{path} has a row group that spans two policies")
+            found, asked = table.column("policy").unique().to_pylist(), policies[row // n]
+            if found != [asked]:
+                raise ValueError(f"{path} has rows of {', '.join(map(repr, found))} where its spec has {asked!r}")
             yield table, row // n, slice(first, first + table.num_rows)
             row += table.num_rows
 

@@ -11,6 +11,7 @@ process that ends, however it ends; so a part may take hours, and the end of a p
 """
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -154,6 +155,8 @@ def one_voice(ranks: Ranks) -> Iterator[None]:
     if "numba" not in sys.modules:
         beside = int(os.environ.get("LOCAL_WORLD_SIZE", ranks.size))
         os.environ.setdefault("NUMBA_NUM_THREADS", str(max(1, cores // beside)))
+    # So that one whose neighbour was killed still says how to go on, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         if ranks.first:
             yield
@@ -161,6 +164,7 @@ def one_voice(ranks: Ranks) -> Iterator[None]:
             with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
                 yield
     except SystemExit:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         sys.stdout.flush()
         sys.stderr.flush()
         with suppress(ConnectionError):

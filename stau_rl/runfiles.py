@@ -46,7 +46,14 @@ class GrowingFiles:
         self._taking = ThreadPoolExecutor(1)
         # The library of figures takes half a second to load: do so while the first part is played.
         self._taken: Future[Any] = self._taking.submit(import_module, "stau_rl.plotting")
-        self._tables = [_GrowingTable(directory / name, result) for name in (CHECKPOINTS, INSTANCES)]
+        self._tables: list[_GrowingTable] = []
+        try:
+            for name in (CHECKPOINTS, INSTANCES):
+                self._tables.append(_GrowingTable(directory / name, result))
+        except BaseException:
+            # Nobody enters the block, so nobody leaves it: what is open must go now.
+            self.__exit__()
+            raise
 
     def put(self, policy: str, first_instance: int, block: Block) -> None:
         """Copy a block into the result and write its rows, in threads; blocks come by policy and instance, in order.
@@ -101,7 +108,13 @@ class _GrowingTable:
 
     def __init__(self, path: Path, result: "RegretResult") -> None:
         self._path, self._temporary = path, temporary_of(path)
-        self._table = InstanceTable(path.name, self._temporary, result)
+        try:
+            self._table = InstanceTable(path.name, self._temporary, result)
+        except BaseException:
+            # A full disk lets the file be made, but not begun.
+            with suppress(OSError):
+                self._temporary.unlink(missing_ok=True)
+            raise
         self._thread, self._work = ThreadPoolExecutor(1), list[Future[None]]()
 
     def grow(self, policy: int, instances: int) -> None:
@@ -183,12 +196,15 @@ def read_result(directory: Path) -> "RegretResult":
             raise ValueError(f"{directory} is not a finished run: it lacks {', '.join(missing)}")
         spec = json.loads((directory / SPEC).read_text(encoding="utf-8"))
         timing = json.loads((directory / TIMING).read_text(encoding="utf-8"))
+        for name, value in ((SPEC, spec), (TIMING, timing)):
+            if not isinstance(value, dict):
+                raise ValueError(f"cannot read the run in {directory}: {name} holds no names and values")
         if spec.get("format", FORMAT) != FORMAT:
             raise ValueError(f"{directory} has files of format {spec['format']}, this version reads {FORMAT}")
         regret, optimal = read_checkpoints(directory / CHECKPOINTS, spec)
         instances = read_instances(directory / INSTANCES, spec)
         return RegretResult(spec, regret, optimal, **instances, timing=timing)
-    except (OSError, pa.ArrowException, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, pa.ArrowException, KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read the run in {directory}: {error}") from error
 
 

@@ -1,5 +1,7 @@
 """The committed rows of `stau-rl speed`: a file that grows by one run at a time."""
 
+import csv
+import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -79,14 +81,35 @@ def append(path: Path, rows: list[dict[str, Any]]) -> None:
         rows: dictionaries with the names in `COLUMNS`.
 
     Raises:
-        ValueError: the file has other columns.
+        ValueError: the file has other columns, or a row that does not fit them.
         OSError: the file cannot be written.
     """
+    old = check(path)
+    with whole_file(path) as temporary:
+        temporary.write_text(old + csv_text(rows).partition("\n")[2], encoding="utf-8")
+
+
+def check(path: Path) -> str:
+    """What a file that rows are to be added to holds, up to the end of a line.
+
+    Args:
+        path: as in `append`.
+
+    Raises:
+        ValueError: as in `append`.
+        OSError: the file cannot be read, or its folder is not there or not writable.
+    """
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise OSError(f"rows cannot be added to {path}: {path.parent} is no folder that can be written")
     old = path.read_text(encoding="utf-8") if path.exists() else ",".join(COLUMNS) + "\n"
     if old.partition("\n")[0] != ",".join(COLUMNS):
         raise ValueError(f"{path} has other columns than speed rows have; name another file")
-    with whole_file(path) as temporary:
-        temporary.write_text(old + csv_text(rows).partition("\n")[2], encoding="utf-8")
+    for number, row in enumerate(csv.reader(old.splitlines()), start=1):
+        if len(row) != len(COLUMNS):
+            raise ValueError(
+                f"{path}: line {number} has {len(row)} fields, not {len(COLUMNS)}; mend it or name another file"
+            )
+    return old if old.endswith("\n") else old + "\n"
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:

@@ -1,4 +1,7 @@
-"""The command line with parts of five instances; SIGKILL for the rank that KILL_RANK names, after KILL_AFTER parts."""
+"""The command line with parts of five instances; SIGKILL for the rank that KILL_RANK names, after KILL_AFTER parts.
+
+With KILL_AT_ONCE it dies when it is asked for its first part, before it has played.
+"""
 
 import os
 import signal
@@ -22,5 +25,10 @@ if __name__ == "__main__":
             left -= 1
         write_part(*arguments)
 
+    def die(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
     RunDirectory.write_part = write_or_die  # type: ignore[method-assign]
+    if os.environ.get("KILL_AT_ONCE") and os.environ["KILL_RANK"] == os.environ["RANK"]:
+        RunDirectory.read_part = die  # type: ignore[method-assign, assignment]
     main(sys.argv[1:])

@@ -12,6 +12,7 @@ import torch
 from stau_rl.cli import main
 from stau_rl.cli_heads import Calibrate, Heads
 from stau_rl.cli_regret import Regret
+from stau_rl.kernels.engines import ENGINES
 
 FILES = {"spec.json", "checkpoints.parquet", "instances.parquet", "summary.csv", "regret.png"}
 SIZE = ["regret", "--horizon", "50", "--instances", "20", "--engine", "torch"]
@@ -278,8 +279,16 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert stop.value.code == 0
     printed = capsys.readouterr().out
-    for command in ("regret", "heads", "calibrate"):
+    for command in ("regret", "heads", "calibrate", "--version"):
         assert command in printed
+
+
+@pytest.mark.parametrize("command", ["regret", "study"])
+def test_help_names_every_engine(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    printed = capsys.readouterr().out
+    assert [engine for engine in (*ENGINES, "auto") if engine not in printed] == []
 
 
 def test_a_stop_keeps_what_is_done(

@@ -44,10 +44,10 @@ def _environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **more}
 
 
-def _torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _torchrun(processes: int, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     return subprocess.run(
-        [*launcher, DRIVER, *arguments], env=_environment(), capture_output=True, text=True, timeout=LIMIT
+        [*launcher, DRIVER, *arguments], env=_environment(**more), capture_output=True, text=True, timeout=LIMIT
     )
 
 
@@ -104,6 +104,16 @@ def test_a_killed_rank_ends_the_run_and_another_number_resumes_it(alone: Path, t
     resumed = _without_torchrun(2, *SMALL, "--out", out, "--resume")
     assert [code for code, _, _ in resumed] == [0, 0], resumed
     _assert_same_files(tmp_path / "run", alone)
+
+
+def test_rank_0_says_how_to_go_on_when_torchrun_ends_it(tmp_path: Path) -> None:
+    """As torchrun does with all processes once one has failed, here while rank 0 still plays."""
+    out = str(tmp_path / "run")
+    long = ["regret", "--arms", "bernoulli(k=3)", "--horizon", "3000000", "--instances", "10", "--engine", "torch"]
+    ended = _torchrun(2, *long, "--policy", "random", "--out", out, KILL_RANK="1", KILL_AFTER="0", KILL_AT_ONCE="1")
+    assert ended.returncode == 1
+    assert f"stopped; what is finished is kept: repeat the command with --out {out} --resume to go on" in ended.stderr
+    assert "KeyboardInterrupt" not in ended.stderr
 
 
 def test_a_mistake_that_rank_0_alone_meets_is_told_once(tmp_path: Path) -> None:

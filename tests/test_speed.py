@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from stau_rl import speed, speed_players, speed_worker
 from stau_rl.cli_speed import Speed, ratios
@@ -48,6 +49,34 @@ def test_rows_are_added_all_or_none(tmp_path) -> None:
     with pytest.raises(ValueError, match="has other columns than speed rows have"):
         append(file, _rows())
     assert file.read_text() == "a,b\n1,2\n"
+
+
+def test_a_last_line_without_an_end_does_not_run_into_the_next(tmp_path) -> None:
+    file = tmp_path / "speed.csv"
+    append(file, _rows())
+    file.write_text(file.read_text().rstrip("\n"))
+    append(file, _rows(median=1.5e9))
+    assert read(file)["median"].tolist() == [3e9, 1e8, 2e8, 1e9] + [1.5e9] * 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "rows.csv has other columns than speed rows have; name another file; --no-keep adds none"),
+        (",".join(COLUMNS) + "\n1,2\n", f"line 2 has 2 fields, not {len(COLUMNS)}; mend it"),
+    ],
+)
+def test_a_file_that_cannot_grow_is_told_before_anything_is_measured(
+    text, message, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.setattr("stau_rl.speed.measure", lambda *_: pytest.fail("measured"))
+    file = tmp_path / "rows.csv"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        speed.main(["--device", "cpu", "--rows", str(file)])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert file.read_text() == text
 
 
 def test_ratios_are_to_the_fastest_of_each_kind() -> None:
@@ -206,11 +235,16 @@ def test_a_wrong_loop_adds_no_row(small, tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        pytest.param(
+            ["--device", "cuda"],
+            "--device cuda: no GPU is used: ",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
         (["--device", "tpu"], "--device must be auto, cpu or cuda, got 'tpu'"),
         (["--arms", "0"], "--arms must be 1 to 1024"),
         (["--repeats", "0"], "--repeats 1 or more"),
         (["--head", "argmax"], "--head must be of softmax"),
-        (["--rows", "no/such/folder/rows.csv"], "there is no folder no/such/folder"),
+        (["--rows", "no/such/folder/rows.csv"], "no/such/folder is no folder that can be written"),
     ],
 )
 def test_misuse_is_one_line(arguments, message, capsys) -> None:
