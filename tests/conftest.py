@@ -1,6 +1,8 @@
 """Shared fixtures and the visible skip of GPU tests."""
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,3 +22,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in gpu:
         item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(autouse=True)
+def _forget_plugins() -> Iterator[None]:
+    """Unregister the plug-in heads that a test leaves behind: tests that list the registry run in the same process."""
+    before = _plugins()
+    yield
+    for name in _plugins() - before:
+        sys.modules["stau_rl.plugin"].forget(name)
+
+
+def _plugins() -> set[str]:
+    """Names of the plug-in heads, where plug-ins are loaded at all."""
+    plugin = sys.modules.get("stau_rl.plugin")
+    if plugin is None:
+        return set()
+    return {name for name, head in plugin.HEADS.items() if issubclass(head, plugin.PluginHead)}
