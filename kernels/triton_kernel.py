@@ -20,6 +20,8 @@ T = 1000, centred UCB scores:
 | 32 | 1811 | 10.5 | 1271 | 16.2 |
 | 128 | 1284 | 12.1 | 929 | 17.7 |
 | 1024 | 809 | 15.6 | 704 | 21.6 |
+
+With K = 1024 most of these steps are first pulls; over 4096 steps of 4096 instances it is 1049 and 806.
 """
 
 import triton
