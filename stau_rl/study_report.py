@@ -39,9 +39,8 @@ def family_place(rows: pd.DataFrame) -> "pd.Series[int]":
 
 def _table(rows: pd.DataFrame) -> Table:
     first = rows.iloc[0]
-    title = (
-        f"{_head(first['family'])} against {_head(_first_baseline(rows))}: % of regret, 95 % interval (less is better)"
-    )
+    names = " against ".join(_names(str(first["family"]), _first_baseline(rows)))
+    title = f"{names}: % of regret, 95 % interval (less is better)"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting", overflow="fold", min_width=16)
     for _, name in SHOWN:
@@ -84,9 +83,13 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
         "or its parameter where there is no slope."
     )
     edges = tuned[tuned["edge"].isin(["low", "high"])]
-    if len(edges):
-        cases = f"{len(edges)} case{'s' if len(edges) > 1 else ''}"
+    of_reference = family_place(rows)[edges.index] == 0
+    if marked := int((~of_reference).sum()):
+        cases = f"{marked} case{'s' if marked > 1 else ''}"
         yield f"In {cases} (marked ^ or v) the best member lies at an end of the grid."
+    if of_reference.any():
+        where = ", ".join(str(value) for value in edges.loc[of_reference, "value"])
+        yield f"The best member of the reference lies at an end of the grid at: {where}."
     yield from _blanks(rows)
 
 
@@ -131,5 +134,7 @@ def _first_baseline(rows: pd.DataFrame) -> str:
     return str(rows.loc[rows["comparison"] == "raw", "baseline"].iloc[0])
 
 
-def _head(policy: str) -> str:
-    return policy.split("|", 1)[-1].strip()
+def _names(policy: str, baseline: str) -> tuple[str, str]:
+    """Two policies by their heads if they share the score, else whole."""
+    (score, _, head), (other, _, first) = policy.partition("|"), baseline.partition("|")
+    return (head.strip(), first.strip()) if score == other and head and first else (policy, baseline)

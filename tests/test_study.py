@@ -368,7 +368,7 @@ def test_run_study_prints_a_line_per_setting() -> None:
     console.print(render(table))
     text = console.export_text()
     assert "s_tau(tau=5.5) against softmax(beta=1.5)" in text
-    assert "argmax against softmax(beta=1.5)" in text
+    assert "ucb | argmax against centred_ucb" in text
     assert "p (Holm)" in text
     assert "argmax has no parameter that is tuned: it takes part as it is" in text
     assert "No comparison at same slope at 0: argmax has no sharpness parameter." in text

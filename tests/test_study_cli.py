@@ -1,10 +1,12 @@
 """`stau-rl study`: mistakes are one line and leave nothing, folders keep to one study, figures show what was asked."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from stau_rl.cli import main
 from stau_rl.study import play_settings, run_study
@@ -12,6 +14,7 @@ from stau_rl.study_engine import engine_for
 from stau_rl.study_files import ABOUT, read_rows
 from stau_rl.study_plan import plan_study
 from stau_rl.study_plot import draw_study
+from stau_rl.study_report import TABLE_WIDTH, notes, render
 
 TWO = ["--family", "centred_ucb | softmax", "--family", "centred_ucb | s_tau(tau=5)"]
 TINY = ["study", "--arms", "gaussian(k=3)", "--horizon", "20", "--instances", "20"]
@@ -155,3 +158,17 @@ def test_heads_on_a_schedule_say_so_below_the_table(capsys) -> None:
     row = next(line for line in printed.splitlines() if "4*log(t)" in line)
     assert "changes with t" not in row
     assert "softmax(beta=4*log(t)) changes with t; head.at(t) is the head of step t" in printed
+
+
+def test_a_table_names_scores_that_differ_and_the_edges_of_the_reference() -> None:
+    families = ("ucb | softmax", "centred_ucb | softmax")
+    rows = run_study(families, ["bernoulli(k=3)"], 60, 40, 5, sweeps=())
+    console = Console(width=TABLE_WIDTH, record=True, file=io.StringIO())
+    console.print(render(rows))
+    assert "centred_ucb | softmax(beta=1) against ucb | softmax(beta=1)" in console.export_text()
+    tuned = (rows["comparison"] == "tuned") & (rows["family"] == rows["family"].iloc[0])
+    assert tuned.sum() == 1
+    for edge, told in (("high", True), ("", False)):
+        rows.loc[tuned, "edge"] = edge
+        text = "\n".join(notes(rows))
+        assert ("The best member of the reference lies at an end of the grid at: bernoulli(k=3)." in text) is told
