@@ -19,7 +19,7 @@ DRIVER = Path("/dev/nvidiactl")
 def uncollected() -> Iterator[None]:
     """Have no search for cycles among the objects made by the block, nor among those later on; they stay.
 
-    For the imports of a command: a third of their time is such searches, which find nothing.
+    For the imports of a command: such searches take long there and find nothing.
     """
     was = gc.isenabled()
     gc.disable()
