@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for mode in ("NextStep", "SameStep"):
                 speeds = [bandit_steps(env, horizon, mode, 600) / 1e6 for _ in range(given.repeats)]
                 middle, low, high = quantiles(speeds)
-                print(f"  {env:30} horizon {horizon:<4} {mode:9} {middle:7.1f} ({low:.1f}, {high:.1f})")
+                print(f"  {env:30} horizon {horizon:<4} {mode:9} {middle:7.3g} ({low:.3g}, {high:.3g})")
 
 
 if __name__ == "__main__":
