@@ -50,7 +50,7 @@ class Probe:
         from stau_rl.probe import chosen, count_groups
         from stau_rl.probe_run import default_processes, run_probe
         from stau_rl.probe_summary import render
-        from stau_rl.progress import settings_bar
+        from stau_rl.progress import nothing_yet, settings_bar
 
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the folder of the probe to continue")
@@ -60,7 +60,7 @@ class Probe:
         processes = default_processes(self.device) if self.processes is None else self.processes
         started = time.perf_counter()
         out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
-        with settings_bar(total) as report:
+        with settings_bar(total, nothing_yet(self.out, self.resume)) as report:
             rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin, processes)
         console = wide_console()
         console.print(render(rows))

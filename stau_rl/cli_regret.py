@@ -77,7 +77,7 @@ class Regret:
         with uncollected():
             from stau_rl.console import wide_console
             from stau_rl.plugin_source import load_plugins
-            from stau_rl.progress import progress_bar
+            from stau_rl.progress import nothing_yet, progress_bar
             from stau_rl.ranks import current_ranks
             from stau_rl.regret import run_regret
             from stau_rl.report import render
@@ -96,7 +96,7 @@ class Regret:
         arms = found[0]
         console = wide_console()
         try:
-            with progress_bar(len(policies)) as report:
+            with progress_bar(len(policies), nothing_yet(self.out, self.resume)) as report:
                 result = run_regret(
                     arms,
                     policies,

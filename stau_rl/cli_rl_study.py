@@ -52,7 +52,7 @@ class RLStudy:
         """Play the study, print the summary and say where the files are."""
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import steps_bar
+        from stau_rl.progress import nothing_yet, steps_bar
         from stau_rl.rl_study import RUN_FILES, RUNS, estimate, play_study, write_tables
         from stau_rl.rl_tasks import FAMILIES, TASKS, parse_family, task_named
 
@@ -70,7 +70,7 @@ class RLStudy:
         out = self.out or Path("runs") / time.strftime("rl-study-%Y%m%d-%H%M%S")
         if not self.resume and any(out.glob(f"{RUN_FILES}/*.json")):
             raise ValueError(f"{out} holds a study; pass --resume to go on with it, or name another folder")
-        with steps_bar("runs", runs) as bar:
+        with steps_bar("runs", runs, nothing_yet(self.out, self.resume)) as bar:
             rows, curves = play_study(
                 out,
                 tasks,

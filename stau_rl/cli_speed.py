@@ -39,10 +39,10 @@ class Speed:
     def run(self) -> None:
         """Measure, print the table and the ratios, and add the rows to the file."""
         import pandas as pd
-        from rich.console import Console
         from rich.table import Table
 
         from stau_rl.console import wide_console
+        from stau_rl.progress import status_line
         from stau_rl.speed import measure, peak_memory
         from stau_rl.speed_rows import ROWS, append, check, csv_text
         from stau_rl.speed_worker import EXACT_REGRET
@@ -60,10 +60,10 @@ class Speed:
             except (OSError, ValueError) as error:
                 raise ValueError(f"{error}; --no-keep adds none") from error
         notes = [f"{why[0].upper()}{why[1:]}."] if why else []
-        with Console(stderr=True).status("compiling") as status:
+        with status_line("compiling") as show:
 
             def report(line: str) -> None:
-                status.update(line)
+                show(line)
                 if "left out" in line:
                     notes.append(line)
 

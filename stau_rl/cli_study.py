@@ -53,7 +53,7 @@ class Study:
         """Play the study, print the table and say where the files are."""
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import settings_bar
+        from stau_rl.progress import nothing_yet, settings_bar
         from stau_rl.study import ARMS, FAMILIES, play_settings
         from stau_rl.study_plan import plan_study
         from stau_rl.study_report import TABLE_WIDTH, render
@@ -73,7 +73,7 @@ class Study:
         )
         settings = plan.settings
         out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")
-        with settings_bar(len(settings)) as report:
+        with settings_bar(len(settings), nothing_yet(self.out, self.resume)) as report:
             rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
         console = wide_console(TABLE_WIDTH)
         console.print(render(rows))

@@ -52,7 +52,7 @@ class Train:
         from stau_rl.agents.registry import agent_class
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import steps_bar
+        from stau_rl.progress import nothing_yet, steps_bar
         from stau_rl.train import train
 
         if self.resume and self.out is None:
@@ -63,7 +63,8 @@ class Train:
         )
         out = self.out or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
         started = time.perf_counter()
-        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds) as report:
+        opening = nothing_yet(self.out, self.resume)
+        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds, opening) as report:
             scores = train(
                 self.agent,
                 settings,

@@ -164,13 +164,13 @@ def run_plateau(
 
 
 def play_and_print(cells: Sequence[Cell], out: Path, resume: bool, device: str) -> None:
-    """Play with a progress bar, print the table, draw the figure and say where the files are."""
+    """Play, saying how far it is, print the table, draw the figure and say where the files are."""
     from stau_rl.console import wide_console
     from stau_rl.plateau_report import render, width
-    from stau_rl.progress import settings_bar
+    from stau_rl.progress import nothing_yet, settings_bar
 
     started = time.perf_counter()
-    with settings_bar(len(cells)) as report:
+    with settings_bar(len(cells), nothing_yet(out, resume)) as report:
         rows = run_plateau(cells, out, resume, device, report)
     console = wide_console(width(rows))
     console.print(render(rows))

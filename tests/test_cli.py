@@ -286,6 +286,22 @@ def test_bad_scores(
     assert _fails([command, "--scores", scores], capsys, tmp_path) == f"stau-rl: error: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ("1", "--scores must hold two that differ, or any tau fits, got '1'; add one"),
+        ("2,2.0", "--scores must hold two that differ, or any tau fits, got '2,2.0'; add one"),
+        ("-900,-1000", "softplus(s) + eps is the same number for all of '-900,-1000' at --eps 1e-08"),
+    ],
+)
+def test_calibrate_refuses_scores_that_any_tau_fits(
+    scores: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    error = _fails(["calibrate", f"--scores={scores}"], capsys, tmp_path)
+    assert message in error
+    assert error.count("\n") == 1
+
+
 def test_calibrate_prints_both_exponents(capsys: pytest.CaptureFixture[str]) -> None:
     main(["calibrate", "--scores", "0.3,-1.2,2.0,0,1.1", "--eps", "0"])
     printed = capsys.readouterr().out
