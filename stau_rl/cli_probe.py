@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from stau_rl.cli_count import OptionalCount
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -24,11 +26,11 @@ class Probe:
     """A part of the plan such as silence or length, or a task such as "recall(distractor_ratio=0.5)"; repeat it."""
     normaliser: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
-    seeds: int | None = None
+    seeds: OptionalCount = None
     """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
-    processes: int | None = None
+    processes: OptionalCount = None
     """Groups of models trained at a time, each in a process of one thread. Default: 1 on the CPU; on a GPU half the
     cores, at most 8."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from stau_rl.cli_count import Count, OptionalCount
+
 
 @dataclass(frozen=True)
 class RLStudy:
@@ -26,17 +28,17 @@ class RLStudy:
     family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A head with {x} for the sharpness that is tuned, and + NUMBER for the initial scores if they are not 0; repeat
     it. The first is the reference. Default: softmax, s_tau, s_tau + 1, escort + 1."""
-    tuning_seeds: int = 3
+    tuning_seeds: Count = 3
     """Seeds per point of the grids."""
-    seeds: int = 10
+    seeds: Count = 10
     """Evaluation seeds."""
-    shorter: int = 1
+    shorter: Count = 1
     """Divides the steps of every task, to try it out."""
     plan: bool = False
     """Only say what would be played."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
-    processes: int | None = None
+    processes: OptionalCount = None
     """Runs at a time, of one thread each. Default: one per core."""
     out: Path | None = None
     """Folder of the study. Default: runs/rl-study-DATE-TIME."""

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stau_rl.cli_count import Count, Counts
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,9 +21,9 @@ class Speed:
     """cpu, cuda or auto."""
     head: tuple[str, ...] = ("softmax(beta=1)", "s_tau(tau=5)")
     """Heads, of these two."""
-    arms: tuple[int, ...] = (2, 10, 32, 128, 1024)
+    arms: Counts = (2, 10, 32, 128, 1024)
     """Numbers of arms; the peers play ten arms only."""
-    repeats: int = 7
+    repeats: Count = 7
     """Timed runs of each, after two that compile and warm up."""
     limit: float = 120.0
     """Seconds after which a peer that compiles, or plays, is left out."""

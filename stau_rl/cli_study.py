@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from stau_rl.cli_count import Count
+
 
 @dataclass(frozen=True)
 class Study:
@@ -23,9 +25,9 @@ class Study:
     """A family; repeat it. Default: softmax(beta=1) and s_tau(tau=5) on centred_ucb(c=0.25)."""
     arms: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Arms; repeat it. Default: bernoulli(k=10) and gaussian(k=10)."""
-    horizon: int = 10_000
+    horizon: Count = 10_000
     """Steps per instance."""
-    instances: int = 2_000
+    instances: Count = 2_000
     """Evaluated instances per policy; fewer where the size does not allow as many."""
     seed: int = 0
     """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from stau_rl.console import wide_console
+from stau_rl.counts import whole_number
 from stau_rl.envs.tasks import parse_task
 from stau_rl.plugin_source import load_plugins
 from stau_rl.probe_group import split
@@ -56,10 +57,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--task", action="append", default=[], help="part of the plan, or text of a task; repeat it")
     parser.add_argument("--normaliser", action="append", default=[], help="attention head as text; repeat it")
-    parser.add_argument("--seeds", type=int, default=None, help="default: 3 for small, 5 for full")
+    parser.add_argument("--seeds", type=whole_number, default=None, help="default: 3 for small, 5 for full")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     count = "groups trained at a time; default: 1 on the CPU, half the cores and at most 8 on a GPU"
-    parser.add_argument("--processes", type=int, default=None, help=count)
+    parser.add_argument("--processes", type=whole_number, default=None, help=count)
     parser.add_argument("--plugin", action="append", default=[], type=Path, help="a Python file; repeat it")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the groups that --out holds already")
