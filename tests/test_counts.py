@@ -54,9 +54,7 @@ def test_a_number_of_a_billion_digits_is_not_written_down() -> None:
         whole_number("1e999999999")
 
 
-@pytest.mark.parametrize(
-    ("kind", "command", "name"), OPTIONS, ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("kind", "command", "name"), OPTIONS, ids=_name)
 def test_every_count_takes_an_exponent(kind: Any, command: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(kind, "run", lambda self: seen.append(getattr(self, name)))
@@ -64,13 +62,9 @@ def test_every_count_takes_an_exponent(kind: Any, command: str, name: str, monke
     assert seen in ([100], [(100,)])
 
 
-@pytest.mark.parametrize(
-    ("kind", "command", "name"), OPTIONS, ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("command", "name"), [option[1:] for option in OPTIONS])
 @pytest.mark.parametrize("text", ["1.5", "1e-3"])
-def test_every_count_refuses_a_fraction(
-    kind: Any, command: str, name: str, text: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_count_refuses_a_fraction(command: str, name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     option = f"--{name.replace('_', '-')}"
     with pytest.raises(SystemExit) as stop:
         main([command, option, text])
