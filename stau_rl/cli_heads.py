@@ -93,7 +93,15 @@ class Calibrate:
         from stau_rl.calibration import tau_star
         from stau_rl.console import wide_console
 
-        found = tau_star(parse_scores(self.scores), eps=self.eps)
+        scores = parse_scores(self.scores)
+        if len(scores.unique()) < 2:
+            raise ValueError(f"--scores must hold two that differ, or any tau fits, got {self.scores!r}; add one")
+        found = tau_star(scores, eps=self.eps)
+        if found.newton.isnan():
+            raise ValueError(
+                f"--scores: softplus(s) + eps is the same number for all of {self.scores!r} at --eps {self.eps:g}, so "
+                "any tau fits; give scores farther apart, or nearer to 0"
+            )
         table = Table(title="s^tau closest to softmax(beta=1)", title_justify="left")
         for column in ("tau*", "value", "KL(softmax || s^tau), nats"):
             table.add_column(column, justify="left" if column == "tau*" else "right")

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import tyro
 
+from stau_rl.cli_count import Count
+
 
 @dataclass(frozen=True)
 class Plateau:
@@ -22,7 +24,7 @@ class Plateau:
 
     head: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A head; repeat it. Default: softmax, escort, s_tau fixed, learned, and learned with each remedy."""
-    arms: Annotated[tuple[int, ...], tyro.conf.UseAppendAction] = ()
+    arms: Annotated[tuple[Count, ...], tyro.conf.UseAppendAction] = ()
     """A number of arms; repeat it. Default: 10 and 100."""
     start: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """uniform, each(p=0.01) (every arm but the second best has p) or shared(p=0.01) (the best has p, those below the
@@ -31,13 +33,13 @@ class Plateau:
     """exact, sampled (one pull per update, baseline V) or sampled_no_baseline; repeat it. Default: the first two."""
     step_size: Annotated[tuple[float, ...], tyro.conf.UseAppendAction] = ()
     """A step size of the grid, for all heads; repeat it. Default: eleven, 0.4 times powers of the root of 10."""
-    updates: int = 20_000
+    updates: Count = 20_000
     """Updates per policy."""
     within: float = 0.01
     """Distance from the best reward that counts as there."""
-    draws: int = 256
+    draws: Count = 256
     """Draws of the rewards that heads are measured on."""
-    tuning_draws: int = 64
+    tuning_draws: Count = 64
     """Other draws, on which each head's step size is chosen."""
     seed: int = 0
     """The benchmark's seed, in [0, 2^62); tuning draws from another one, derived from it."""

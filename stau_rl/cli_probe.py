@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from stau_rl.cli_count import OptionalCount
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -24,11 +26,11 @@ class Probe:
     """A part of the plan such as silence or length, or a task such as "recall(distractor_ratio=0.5)"; repeat it."""
     normaliser: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
-    seeds: int | None = None
+    seeds: OptionalCount = None
     """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
-    processes: int | None = None
+    processes: OptionalCount = None
     """Groups of models trained at a time, each in a process of one thread. Default: 1 on the CPU; on a GPU half the
     cores, at most 8."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
@@ -50,7 +52,7 @@ class Probe:
         from stau_rl.probe import chosen, count_groups
         from stau_rl.probe_run import default_processes, run_probe
         from stau_rl.probe_summary import render
-        from stau_rl.progress import settings_bar
+        from stau_rl.progress import nothing_yet, settings_bar
 
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the folder of the probe to continue")
@@ -60,7 +62,7 @@ class Probe:
         processes = default_processes(self.device) if self.processes is None else self.processes
         started = time.perf_counter()
         out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
-        with settings_bar(total) as report:
+        with settings_bar(total, nothing_yet(self.out, self.resume)) as report:
             rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin, processes)
         console = wide_console()
         console.print(render(rows))

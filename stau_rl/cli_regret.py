@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from stau_rl.cli_count import Count
+
 if TYPE_CHECKING:
     from stau_rl.envs import Arms
 
@@ -48,9 +50,9 @@ class Regret:
     A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
-    horizon: int = 10_000
+    horizon: Count = 10_000
     """Steps per instance."""
-    instances: int = 1_000
+    instances: Count = 1_000
     """Independent replicates."""
     seed: int = 0
     """Seed of every random draw, in [0, 2^64)."""
@@ -77,7 +79,7 @@ class Regret:
         with uncollected():
             from stau_rl.console import wide_console
             from stau_rl.plugin_source import load_plugins
-            from stau_rl.progress import progress_bar
+            from stau_rl.progress import nothing_yet, progress_bar
             from stau_rl.ranks import current_ranks
             from stau_rl.regret import run_regret
             from stau_rl.report import render
@@ -96,7 +98,7 @@ class Regret:
         arms = found[0]
         console = wide_console()
         try:
-            with progress_bar(len(policies)) as report:
+            with progress_bar(len(policies), nothing_yet(self.out, self.resume)) as report:
                 result = run_regret(
                     arms,
                     policies,

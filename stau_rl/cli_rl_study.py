@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from stau_rl.cli_count import Count, OptionalCount
+
 
 @dataclass(frozen=True)
 class RLStudy:
@@ -26,17 +28,17 @@ class RLStudy:
     family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A head with {x} for the sharpness that is tuned, and + NUMBER for the initial scores if they are not 0; repeat
     it. The first is the reference. Default: softmax, s_tau, s_tau + 1, escort + 1."""
-    tuning_seeds: int = 3
+    tuning_seeds: Count = 3
     """Seeds per point of the grids."""
-    seeds: int = 10
+    seeds: Count = 10
     """Evaluation seeds."""
-    shorter: int = 1
+    shorter: Count = 1
     """Divides the steps of every task, to try it out."""
     plan: bool = False
     """Only say what would be played."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
-    processes: int | None = None
+    processes: OptionalCount = None
     """Runs at a time, of one thread each. Default: one per core."""
     out: Path | None = None
     """Folder of the study. Default: runs/rl-study-DATE-TIME."""
@@ -52,7 +54,7 @@ class RLStudy:
         """Play the study, print the summary and say where the files are."""
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import steps_bar
+        from stau_rl.progress import nothing_yet, steps_bar
         from stau_rl.rl_study import RUN_FILES, RUNS, estimate, play_study, write_tables
         from stau_rl.rl_tasks import FAMILIES, TASKS, parse_family, task_named
 
@@ -70,7 +72,7 @@ class RLStudy:
         out = self.out or Path("runs") / time.strftime("rl-study-%Y%m%d-%H%M%S")
         if not self.resume and any(out.glob(f"{RUN_FILES}/*.json")):
             raise ValueError(f"{out} holds a study; pass --resume to go on with it, or name another folder")
-        with steps_bar("runs", runs) as bar:
+        with steps_bar("runs", runs, nothing_yet(self.out, self.resume)) as bar:
             rows, curves = play_study(
                 out,
                 tasks,

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stau_rl.cli_count import Count, Counts
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -19,9 +21,9 @@ class Speed:
     """cpu, cuda or auto."""
     head: tuple[str, ...] = ("softmax(beta=1)", "s_tau(tau=5)")
     """Heads, of these two."""
-    arms: tuple[int, ...] = (2, 10, 32, 128, 1024)
+    arms: Counts = (2, 10, 32, 128, 1024)
     """Numbers of arms; the peers play ten arms only."""
-    repeats: int = 7
+    repeats: Count = 7
     """Timed runs of each, after two that compile and warm up."""
     limit: float = 120.0
     """Seconds after which a peer that compiles, or plays, is left out."""
@@ -39,10 +41,10 @@ class Speed:
     def run(self) -> None:
         """Measure, print the table and the ratios, and add the rows to the file."""
         import pandas as pd
-        from rich.console import Console
         from rich.table import Table
 
         from stau_rl.console import wide_console
+        from stau_rl.progress import status_line
         from stau_rl.speed import measure, peak_memory
         from stau_rl.speed_rows import ROWS, append, check, csv_text
         from stau_rl.speed_worker import EXACT_REGRET
@@ -60,10 +62,10 @@ class Speed:
             except (OSError, ValueError) as error:
                 raise ValueError(f"{error}; --no-keep adds none") from error
         notes = [f"{why[0].upper()}{why[1:]}."] if why else []
-        with Console(stderr=True).status("compiling") as status:
+        with status_line("compiling") as show:
 
             def report(line: str) -> None:
-                status.update(line)
+                show(line)
                 if "left out" in line:
                     notes.append(line)
 

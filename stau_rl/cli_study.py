@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import tyro
 
+from stau_rl.cli_count import Count
+
 
 @dataclass(frozen=True)
 class Study:
@@ -23,9 +25,9 @@ class Study:
     """A family; repeat it. Default: softmax(beta=1) and s_tau(tau=5) on centred_ucb(c=0.25)."""
     arms: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Arms; repeat it. Default: bernoulli(k=10) and gaussian(k=10)."""
-    horizon: int = 10_000
+    horizon: Count = 10_000
     """Steps per instance."""
-    instances: int = 2_000
+    instances: Count = 2_000
     """Evaluated instances per policy; fewer where the size does not allow as many."""
     seed: int = 0
     """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""
@@ -53,7 +55,7 @@ class Study:
         """Play the study, print the table and say where the files are."""
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import settings_bar
+        from stau_rl.progress import nothing_yet, settings_bar
         from stau_rl.study import ARMS, FAMILIES, play_settings
         from stau_rl.study_plan import plan_study
         from stau_rl.study_report import TABLE_WIDTH, render
@@ -73,7 +75,7 @@ class Study:
         )
         settings = plan.settings
         out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")
-        with settings_bar(len(settings)) as report:
+        with settings_bar(len(settings), nothing_yet(self.out, self.resume)) as report:
             rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
         console = wide_console(TABLE_WIDTH)
         console.print(render(rows))

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import tyro
 
+from stau_rl.cli_count import Count, OptionalCount
+
 
 @dataclass(frozen=True)
 class Train:
@@ -25,9 +27,9 @@ class Train:
     """Gymnasium id; "module:id" imports a module first, as in "stau_rl:stau_rl/BernoulliBandit-v0"."""
     head: str = "softmax(beta=1)"
     """The head between the action scores and the policy."""
-    steps: int = 500_000
+    steps: Count = 500_000
     """Environment steps per seed."""
-    seeds: int = 1
+    seeds: Count = 1
     """How many seeds."""
     first_seed: int = 0
     """The first of them."""
@@ -35,7 +37,7 @@ class Train:
     """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3; repeat it."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
-    processes: int | None = None
+    processes: OptionalCount = None
     """Seeds trained at a time. Default: one per core."""
     out: Path | None = None
     """Folder of the training. Default: runs/train-DATE-TIME."""
@@ -52,7 +54,7 @@ class Train:
         from stau_rl.agents.registry import agent_class
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
-        from stau_rl.progress import steps_bar
+        from stau_rl.progress import nothing_yet, steps_bar
         from stau_rl.train import train
 
         if self.resume and self.out is None:
@@ -63,7 +65,8 @@ class Train:
         )
         out = self.out or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
         started = time.perf_counter()
-        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds) as report:
+        opening = nothing_yet(self.out, self.resume)
+        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds, opening) as report:
             scores = train(
                 self.agent,
                 settings,

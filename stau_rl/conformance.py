@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from stau_rl.agents import Policy, parse_policy
+from stau_rl.counts import whole_number
 from stau_rl.divergence import divergences, first_differences, history, takes_largest
 from stau_rl.envs import Arms, EmpiricalArms, parse_arms
 from stau_rl.kernels.contract import ArmTable, Block, EngineError
@@ -166,9 +167,9 @@ def small_table(folder: Path) -> EmpiricalArms:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table; exit code 1 if two engines do not agree, 2 for what cannot be run."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.conformance", description="Do the engines agree?")
-    parser.add_argument("--instances", type=int, default=1000, help="instances per row")
-    parser.add_argument("--horizon", type=int, default=1000, help="steps per instance")
-    parser.add_argument("--seed", type=int, default=0, help="seed of every draw")
+    parser.add_argument("--instances", type=whole_number, default=1000, help="instances per row")
+    parser.add_argument("--horizon", type=whole_number, default=1000, help="steps per instance")
+    parser.add_argument("--seed", type=whole_number, default=0, help="seed of every draw")
     parser.add_argument(
         "--engine", "--engines", action="extend", nargs="+",
         help=f"such as triton or 'torch float32'; default: {', '.join(ENGINES)}",
@@ -176,7 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="", help="where engines run that name no device, such as cuda or cpu")
     parser.add_argument("--policy", action="append", help="a policy; repeat it; default: one of each kind")
     parser.add_argument("--plugin", action="append", default=[], help="a file with heads of your own; repeat it")
-    parser.add_argument("--replay", type=int, default=0, help="also replay one history of so many steps in float64")
+    parser.add_argument(
+        "--replay", type=whole_number, default=0, help="also replay one history of so many steps in float64"
+    )
     given = parser.parse_args(arguments)
     try:
         load_plugins(given.plugin)

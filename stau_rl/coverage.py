@@ -8,13 +8,14 @@ true: five groups of instances of one policy are compared with a sixth.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.bootstrap import paired_bootstrap
+from stau_rl.progress import status_line
 from stau_rl.regret import run_regret
 from stau_rl.robust import interquartile_interval, interquartile_mean, paired_improvement
 from stau_rl.selection import selected_bootstrap
@@ -30,6 +31,13 @@ COVERAGE = (0.93, 0.97)
 # may Wilson's interval of a rate, a little.
 CONSERVATIVE, WILSON = (0.93, 1.0), (0.93, 0.98)
 FAMILY_WISE_ERROR = 0.055
+
+Report = Callable[[str], None]
+"""Called with what is being done."""
+
+
+def _silent(line: str) -> None:
+    """Say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,7 @@ def simulate(
     seed: int = 0,
     truth: int = 1_000_000,
     resamples: int = 1_000,
+    report: Report = _silent,
 ) -> list[Rate]:
     """Rates of coverage of the 95 % intervals.
 
@@ -119,17 +128,18 @@ def simulate(
         seed: in [0, 2^62); tuning and truth come from other keys.
         truth: instances that the true values are taken from.
         resamples: bootstrap resamples of each study.
+        report: called as the work goes on.
     """
     members = [[Family(text).member(slope) for slope in case.slopes] for text in case.families]
     count = studies * instances
-    raw = _regrets(case, case.families, count, purpose_seed(seed, "evaluation"))
-    played = [_regrets(case, some, count, purpose_seed(seed, "evaluation")) for some in members]
-    tuned = [_regrets(case, some, count, purpose_seed(seed, "tuning")) for some in members]
+    raw = _regrets(case, case.families, count, purpose_seed(seed, "evaluation"), report)
+    played = [_regrets(case, some, count, purpose_seed(seed, "evaluation"), report) for some in members]
+    tuned = [_regrets(case, some, count, purpose_seed(seed, "tuning"), report) for some in members]
     exact = purpose_seed(seed, "pilot")
-    true_base, true_raw = _regrets(case, case.families, truth, exact)
-    exact_first = [_regrets(case, [some[0]], truth, exact)[0] for some in members]
+    true_base, true_raw = _regrets(case, case.families, truth, exact, report)
+    exact_first = [_regrets(case, [some[0]], truth, exact, report)[0] for some in members]
     curves = [
-        np.array([first.mean(), *(_regrets(case, [one], truth, exact)[0].mean() for one in some[1:])])
+        np.array([first.mean(), *(_regrets(case, [one], truth, exact, report)[0].mean() for one in some[1:])])
         for first, some in zip(exact_first, members, strict=True)
     ]
     true_mean, true_base_mean = true_raw.mean(), true_base.mean()
@@ -145,6 +155,7 @@ def simulate(
     }
     hits = dict.fromkeys(target, 0)
     for study in range(studies):
+        report(f"{case.name}: study {study + 1} of {studies}")
         rows = slice(study * instances, (study + 1) * instances)
         ends = _intervals(
             (raw[0][rows], raw[1][rows]),
@@ -191,10 +202,12 @@ def _intervals(
     }
 
 
-def false_rejections(case: Case = CASES[0], studies: int = 4_000, instances: int = 200, seed: int = 0) -> Rate:
+def false_rejections(
+    case: Case = CASES[0], studies: int = 4_000, instances: int = 200, seed: int = 0, report: Report = _silent
+) -> Rate:
     """How often Holm's procedure at 5 % rejects some hypothesis where all are true; arguments as in `simulate`."""
     count = studies * instances * (NULLS + 1)
-    null = _regrets(case, case.families[:1], count, purpose_seed(seed, "tuning"))[0]
+    null = _regrets(case, case.families[:1], count, purpose_seed(seed, "tuning"), report)[0]
     groups = null.reshape(studies, NULLS + 1, instances)
     rejected = 0
     for study in groups:
@@ -203,14 +216,14 @@ def false_rejections(case: Case = CASES[0], studies: int = 4_000, instances: int
     return Rate(f"{case.name}: Holm rejects a true null hypothesis", rejected, studies, 0.0, FAMILY_WISE_ERROR)
 
 
-def _regrets(case: Case, policies: Sequence[str], instances: int, seed: int) -> NDArray[np.float64]:
+def _regrets(case: Case, policies: Sequence[str], instances: int, seed: int, report: Report) -> NDArray[np.float64]:
     """Regrets at the horizon, float64 [policies, instances]."""
-    return np.array(
-        [
-            run_regret(case.arms, [policy], case.horizon, instances, seed, checkpoints=[case.horizon]).regret[0, 0]
-            for policy in policies
-        ]
-    )
+    found = []
+    for policy in policies:
+        report(f"{case.name}: playing {instances} instances of {policy}")
+        result = run_regret(case.arms, [policy], case.horizon, instances, seed, checkpoints=[case.horizon])
+        found.append(result.regret[0, 0])
+    return np.array(found)
 
 
 def table(rates: Sequence[Rate]) -> str:
@@ -227,6 +240,8 @@ def table(rates: Sequence[Rate]) -> str:
 
 
 if __name__ == "__main__":
-    found = [rate for case in CASES for rate in simulate(case)] + [false_rejections(case) for case in CASES]
+    with status_line("playing") as show:
+        found = [rate for case in CASES for rate in simulate(case, report=show)]
+        found += [false_rejections(case, report=show) for case in CASES]
     sys.stdout.write(f"{found[0].studies} studies of 200 instances\n\n{table(found)}\n")
     sys.exit(not all(rate.acceptable for rate in found))

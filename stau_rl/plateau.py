@@ -29,6 +29,7 @@ from typing import TypeVar
 import pandas as pd
 import torch
 
+from stau_rl.counts import whole_number
 from stau_rl.plateau_cell import Cell, play_cell, same_grid
 from stau_rl.plateau_files import FIGURE, PlateauFolder
 from stau_rl.plateau_methods import DEFAULT_METHODS, parse_method
@@ -164,13 +165,13 @@ def run_plateau(
 
 
 def play_and_print(cells: Sequence[Cell], out: Path, resume: bool, device: str) -> None:
-    """Play with a progress bar, print the table, draw the figure and say where the files are."""
+    """Play, saying how far it is, print the table, draw the figure and say where the files are."""
     from stau_rl.console import wide_console
     from stau_rl.plateau_report import render, width
-    from stau_rl.progress import settings_bar
+    from stau_rl.progress import nothing_yet, settings_bar
 
     started = time.perf_counter()
-    with settings_bar(len(cells)) as report:
+    with settings_bar(len(cells), nothing_yet(out, resume)) as report:
         rows = run_plateau(cells, out, resume, device, report)
     console = wide_console(width(rows))
     console.print(render(rows))
@@ -206,12 +207,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments with argparse and do it; exit code 2 and one line for a user's mistake."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.plateau", description="The plateau benchmark.")
     parser.add_argument("--head", action="append", default=[], help="a head, fixed(head, ...) or learned(head, ...)")
-    parser.add_argument("--arms", action="append", type=int, default=[], help="number of arms; repeat it")
+    parser.add_argument("--arms", action="append", type=whole_number, default=[], help="number of arms; repeat it")
     parser.add_argument("--start", action="append", default=[], help="uniform, each(p=0.01), shared(p=0.01)")
     parser.add_argument("--gradient", action="append", default=[], help=", ".join(GRADIENTS))
     parser.add_argument("--step-size", action="append", type=float, default=[], help="a point of the grid; repeat it")
     for name, default in (("updates", UPDATES), ("draws", DRAWS), ("tuning-draws", TUNING_DRAWS), ("seed", 0)):
-        parser.add_argument(f"--{name}", type=int, default=default)
+        parser.add_argument(f"--{name}", type=whole_number, default=default)
     parser.add_argument("--within", type=float, default=WITHIN)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path, default=None)

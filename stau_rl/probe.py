@@ -1,21 +1,19 @@
-"""`python -m stau_rl.probe` does what `stau-rl probe` does, without the packages of the command line.
-
-It prints a line as each group of models is done, so that a job's log shows how far it is.
-"""
+"""`python -m stau_rl.probe` does what `stau-rl probe` does, without the packages of the command line."""
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from stau_rl.console import wide_console
+from stau_rl.counts import whole_number
 from stau_rl.envs.tasks import parse_task
 from stau_rl.plugin_source import load_plugins
 from stau_rl.probe_group import split
 from stau_rl.probe_plan import PART, SIZES, Setting, plan
-from stau_rl.probe_run import Report, default_processes, find_device, run_probe
+from stau_rl.probe_run import default_processes, find_device, run_probe
 from stau_rl.probe_summary import render
+from stau_rl.progress import nothing_yet, settings_bar
 
 
 def chosen(
@@ -53,28 +51,16 @@ def chosen(
     return kept
 
 
-def line_report(total: int) -> Report:
-    """Print a line whenever a group is done."""
-    started, seen = time.perf_counter(), [0]
-
-    def report(name: str, done: float) -> None:
-        if int(done) > seen[0]:
-            seen[0] = int(done)
-            print(f"[{time.perf_counter() - started:6.1f} s] {seen[0]}/{total} {name}", flush=True)
-
-    return report
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments and do it."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.probe", description=__doc__)
     parser.add_argument("--size", choices=SIZES, default="small")
     parser.add_argument("--task", action="append", default=[], help="part of the plan, or text of a task; repeat it")
     parser.add_argument("--normaliser", action="append", default=[], help="attention head as text; repeat it")
-    parser.add_argument("--seeds", type=int, default=None, help="default: 3 for small, 5 for full")
+    parser.add_argument("--seeds", type=whole_number, default=None, help="default: 3 for small, 5 for full")
     parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
     count = "groups trained at a time; default: 1 on the CPU, half the cores and at most 8 on a GPU"
-    parser.add_argument("--processes", type=int, default=None, help=count)
+    parser.add_argument("--processes", type=whole_number, default=None, help=count)
     parser.add_argument("--plugin", action="append", default=[], type=Path, help="a Python file; repeat it")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="keep the groups that --out holds already")
@@ -83,10 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         load_plugins(options.plugin)
         settings = chosen(options.size, options.task, options.normaliser, options.seeds)
         total = count_groups(settings, options.device)
-        report = line_report(total)
         processes = default_processes(options.device) if options.processes is None else options.processes
         where = (options.device, options.out, options.resume)
-        rows, _ = run_probe(settings, *where, report, options.plugin, processes)
+        with settings_bar(total, nothing_yet(options.out, options.resume)) as report:
+            rows, _ = run_probe(settings, *where, report, options.plugin, processes)
     except KeyboardInterrupt:
         parser.exit(130, "stopped; finished groups are kept: repeat the command with --resume to go on\n")
     except (OSError, ValueError) as error:

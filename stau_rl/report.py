@@ -85,8 +85,8 @@ def render(result: RegretResult) -> RenderableType:
         comparison.add_row(
             Text(row["policy"]),
             interval(row["regret"], row["regret_low"], row["regret_high"], ".4g", signed=False),
-            "baseline" if baseline else interval(*(row[name] for name in PERCENT)),
-            "" if pd.isna(row["matched_percent"]) else interval(*(row[f"matched_{name}"] for name in PERCENT)),
+            "baseline" if baseline else _percent(row, ""),
+            "" if pd.isna(row["matched"]) else _percent(row, "matched_"),
             "" if baseline or pd.isna(row["p_holm"]) else p_value(row["p_holm"]),
         )
         spread.add_row(
@@ -95,7 +95,7 @@ def render(result: RegretResult) -> RenderableType:
             f"{row['cvar95']:.4g}",
             f"{100 * row['best_arm_rate']:.1f} %",
             f"{100 * row['stuck_rate']:.1f} %",
-            f"{speed[row['policy']] / 1e6:.0f}" if row["policy"] in speed else "-",
+            three_digits(speed[row["policy"]] / 1e6) if row["policy"] in speed else "-",
         )
     return Group(comparison, Text("\n".join(sentences(result, rows))), Text(), spread)
 
@@ -106,6 +106,17 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     for name in columns:
         table.add_column(name, justify="right")
     return table
+
+
+def _percent(row: dict[Any, Any], prefix: str) -> str:
+    """A percentage with its interval; a dash where the regret that it would be a share of is 0."""
+    values = [row[f"{prefix}{name}"] for name in PERCENT]
+    return "-" if math.isnan(values[0]) else interval(*values)
+
+
+def three_digits(value: float) -> str:
+    """A positive number with three significant digits, or all those before the point."""
+    return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
 def interval(value: float, low: float, high: float, form: str = "", signed: bool = True) -> str:
@@ -137,7 +148,10 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         pipe = _pipe(text)
         if pd.isna(row["matched_percent"]) or text == baseline or pipe is None:
             continue
-        yield f"{text}: {_more_or_less(row, 'percent', 'the baseline')}."
+        if pd.isna(row["percent"]):
+            yield f"{text}:"
+        else:
+            yield f"{text}: {_more_or_less(row, 'percent', 'the baseline')}."
         same_score = base is not None and base.score == pipe.score
         base_slope = _slope(base.head) if base is not None and same_score else 0.0
         ratio = _slope(pipe.head) / base_slope if base_slope > 0.0 else 0.0
@@ -147,6 +161,10 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         if ratio > 1.0 + SAME_SLOPE and row["percent_high"] < 0 and row["matched_percent_high"] >= 0:
             yield "  So its gain over the baseline is that of a sharper temperature, not of its shape."
     yield from _missing_controls(result.policies)
+    compared = [baseline] if len(by_policy) > 1 else []
+    compared += [row["matched"] for row in by_policy.values() if not pd.isna(row["matched"])]
+    if idle := [text for text in dict.fromkeys(compared) if by_policy[text]["regret"] == 0]:
+        yield f"Without a percentage are comparisons with {', '.join(idle)}, whose regret is 0."
     reference = [name for name in ("random", "ucb1") if name in by_policy and name != baseline]
     if reference:
         standing = ", ".join(f"{name} {by_policy[name]['regret']:.4g}" for name in reference)

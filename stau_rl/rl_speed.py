@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from stau_rl.counts import whole_number
+
 ROLLOUT, EPOCHS, MINIBATCH, ENVS, WIDTHS = 128, 4, 256, 8, (64, 64)
 INSTANCES = 4_096
 
@@ -110,9 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from stau_rl.machine import device
 
     parser = argparse.ArgumentParser(prog="python -m stau_rl.rl_speed", description=__doc__)
-    parser.add_argument("--steps", type=int, default=51_200, help="environment steps per turn")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1, help="torch threads, for both")
+    parser.add_argument("--steps", type=whole_number, default=51_200, help="environment steps per turn")
+    parser.add_argument("--repeats", type=whole_number, default=5)
+    parser.add_argument("--threads", type=whole_number, default=1, help="torch threads, for both")
     parser.add_argument("--bandits", action="store_true", help="only the vector bandits")
     given: Any = parser.parse_args(arguments)
     print(f"{device()}, {os.cpu_count()} cores, torch {torch.__version__}, {given.threads} threads")
@@ -136,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for mode in ("NextStep", "SameStep"):
                 speeds = [bandit_steps(env, horizon, mode, 600) / 1e6 for _ in range(given.repeats)]
                 middle, low, high = quantiles(speeds)
-                print(f"  {env:30} horizon {horizon:<4} {mode:9} {middle:7.1f} ({low:.1f}, {high:.1f})")
+                print(f"  {env:30} horizon {horizon:<4} {mode:9} {middle:7.3g} ({low:.3g}, {high:.3g})")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 
 from stau_rl.atomic import whole_file, write_json
 from stau_rl.commit import current_commit
+from stau_rl.counts import whole_number
 from stau_rl.heads import parse_head
 from stau_rl.identity import identity
 from stau_rl.lock import DirectoryLock
@@ -277,12 +278,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments and play the study."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.rl_study", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the study; what it holds is kept")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="runs at a time")
+    parser.add_argument("--processes", type=whole_number, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--task", action="append", type=task_named, help="one of the tasks; repeat it")
     parser.add_argument("--family", action="append", type=parse_family, help='"softmax(beta={x})"; repeat it')
-    parser.add_argument("--tuning-seeds", type=int, default=TUNING_SEEDS)
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--shorter", type=int, default=1, help="divides the steps, to try it out")
+    parser.add_argument("--tuning-seeds", type=whole_number, default=TUNING_SEEDS)
+    parser.add_argument("--seeds", type=whole_number, default=SEEDS)
+    parser.add_argument("--shorter", type=whole_number, default=1, help="divides the steps, to try it out")
     parser.add_argument("--plan", action="store_true", help="only print what would be played")
     given = parser.parse_args(arguments)
     tasks, families = given.task or TASKS, given.family or FAMILIES

@@ -65,9 +65,9 @@ def percent_text(row: dict[Any, Any] | None) -> str:
 
 
 def _compact(row: dict[Any, Any] | None) -> str:
-    """`percent_text` without decimals from a hundred on, so that columns stay narrow."""
+    """`percent_text` without decimals from a hundred on, so that columns stay narrow; a dash where there is none."""
     if row is None or pd.isna(row["percent"]):
-        return ""
+        return "-"
     large = max(abs(row["percent_low"]), abs(row["percent_high"])) >= 100
     return interval(row["percent"], row["percent_low"], row["percent_high"], ".0f" if large else ".1f")
 
@@ -94,23 +94,40 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _blanks(rows: pd.DataFrame) -> Iterator[str]:
-    """Why cells are blank, a sentence per family and reason; a sweep may change a family's text, not the reason."""
+    """Why cells hold a dash, a sentence per family and reason; a sweep may change a family's text, not the reason."""
     seen: set[tuple[Any, ...]] = set()
+    idle: list[str] = []
     for _, group in rows.groupby("setting", sort=False):
         texts = group.loc[group["comparison"] == "raw", "family"].tolist()
         first = Family(texts[0])
         for place, text in enumerate(texts):
-            family, mine = Family(text), set(group.loc[group["family"] == text, "comparison"])
-            for kind, name in SHOWN[1:3] if place else ():
-                if kind in mine:
+            family, mine = Family(text), {row["comparison"]: row for row in _records(group[group["family"] == text])}
+            for kind, name in SHOWN if place else ():
+                row = mine.get(kind)
+                if row is not None and not pd.isna(row["percent"]):
                     continue
-                sort, reason = _why_blank(kind, family, first, group.iloc[0])
+                if row is not None and row["baseline_regret"] == 0:
+                    idle.append(str(row["value"]))
+                    continue
+                sort, reason = _why_blank(kind, family, first, group.iloc[0]) if row is None else _why_same(row)
                 if (place, kind, sort) not in seen:
                     seen.add((place, kind, sort))
                     yield f"No comparison at {name}: {reason}."
             if not family.tunable and (place, "tuned") not in seen:
                 seen.add((place, "tuned"))
                 yield f"{family.shown} has no parameter that is tuned: it takes part as it is, and has no slope."
+    if idle:
+        where = ", ".join(dict.fromkeys(idle))
+        yield f"Without a percentage are comparisons with a policy whose regret is 0, at: {where}."
+
+
+def _records(rows: pd.DataFrame) -> list[dict[Any, Any]]:
+    return rows.to_dict("records")
+
+
+def _why_same(row: dict[Any, Any]) -> tuple[str, str]:
+    """Like `_why_blank` where there is a row, of a policy beside itself."""
+    return "same", f"{row['policy']} would be compared with itself ({row['value']})"
 
 
 def _why_blank(kind: str, family: Family, first: Family, row: "pd.Series[Any]") -> tuple[str, str]:

@@ -12,7 +12,10 @@ import torch
 from stau_rl.cli import main
 from stau_rl.cli_heads import Calibrate, Heads
 from stau_rl.cli_regret import Regret
+from stau_rl.console import wide_console
 from stau_rl.kernels.engines import ENGINES
+from stau_rl.regret import run_regret
+from stau_rl.report import render, three_digits
 
 FILES = {"spec.json", "checkpoints.parquet", "instances.parquet", "summary.csv", "regret.png"}
 SIZE = ["regret", "--horizon", "50", "--instances", "20", "--engine", "torch"]
@@ -206,8 +209,35 @@ def test_without_out_a_new_directory_is_made(capsys: pytest.CaptureFixture[str],
 )
 def test_degenerate_runs_print_a_table(changes: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     main([*SMALL, *TWO, *changes, "--out", "run"])
-    assert "Pseudo-regret after" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Pseudo-regret after" in printed
+    assert "nan" not in printed
     assert {file.name for file in Path("run").iterdir()} >= FILES
+
+
+def test_where_there_is_nothing_to_decide_regret_is_0_without_a_percentage(capsys: pytest.CaptureFixture[str]) -> None:
+    control = "centred_ucb | softmax(beta=3.607)"
+    main([*SMALL, *TWO, "--policy", control, "--arms", "bernoulli(k=1)"])
+    printed = " ".join(capsys.readouterr().out.split())
+    # Regret, raw, matched, p.
+    assert "centred_ucb | s_tau(tau=5) 0 [0, 0] - - 1" in printed
+    assert f"comparisons with centred_ucb | softmax(beta=1), {control}, whose regret is 0." in printed
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [(0.0123456, "0.0123"), (0.4, "0.4"), (7.006, "7.01"), (99.96, "100"), (999.7, "1000"), (12345.6, "12346")],
+)
+def test_a_rate_has_three_digits(rate: float, shown: str) -> None:
+    assert three_digits(rate) == shown
+
+
+def test_a_slow_run_has_a_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    result = run_regret("bernoulli(k=2)", ["ucb1"], 5, 5, engine="torch")
+    result.timing["arm_steps_per_second"] = {"ucb1": 12_345.0}
+    wide_console().print(render(result))
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if " %" in line and "ucb1" in line]
+    assert row.split()[-1] == "0.0123"
 
 
 @pytest.mark.parametrize("engine", ["torch", "auto"])
@@ -254,6 +284,22 @@ def test_bad_scores(
     command: str, scores: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert _fails([command, "--scores", scores], capsys, tmp_path) == f"stau-rl: error: {message}\n"
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ("1", "--scores must hold two that differ, or any tau fits, got '1'; add one"),
+        ("2,2.0", "--scores must hold two that differ, or any tau fits, got '2,2.0'; add one"),
+        ("-900,-1000", "softplus(s) + eps is the same number for all of '-900,-1000' at --eps 1e-08"),
+    ],
+)
+def test_calibrate_refuses_scores_that_any_tau_fits(
+    scores: str, message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    error = _fails(["calibrate", f"--scores={scores}"], capsys, tmp_path)
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_calibrate_prints_both_exponents(capsys: pytest.CaptureFixture[str]) -> None:

@@ -202,7 +202,7 @@ def tiny_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("tiny_plan")
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
     main(["probe", "--task", "silence", "--device", "cpu", "--out", str(out)])
     printed = capsys.readouterr().out
@@ -212,8 +212,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit, match="2"):
         main(["probe", "--task", "silence", "--device", "cpu", "--out", str(out)])
     assert "pass --resume" in capsys.readouterr().err
+    monkeypatch.setattr("stau_rl.progress.EVERY", 0.0)
     plain_main(["--device", "cpu", "--out", str(out), "--resume"])
-    assert "3/3 passkey(places=4): softmax" in capsys.readouterr().out
+    assert "100 %, 3/3 passkey(places=4): softmax" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("tiny_plan")

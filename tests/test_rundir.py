@@ -1,87 +1,25 @@
-"""Run directories: created late, refused to others, resumed to equal bytes after a kill at any moment."""
+"""Run directories: created late, refused to others, locked in use, written whole."""
 
 import errno
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from rundir_cases import KILLED, SPEC_A, contents, play, simulate
 from stau_rl.atomic import whole_file, write_json
 from stau_rl.identity import first_difference, identity
-from stau_rl.kernels.contract import Block
 from stau_rl.lock import LOCK, DirectoryLock
 from stau_rl.result import RegretResult
 from stau_rl.rundir import PARTS, RunDirectory
 from stau_rl.runfiles import FINAL_FILES, SPEC
-
-SPEC_A: dict[str, Any] = {
-    "format": 2,
-    "version": "0.1.0",
-    "arms": "bernoulli(0.9, 0.8)",
-    "policies": ["ucb | argmax", "centred_ucb(c=1) | s_tau(tau=5)"],
-    "horizon": 1000,
-    "instances": 40,
-    "seed": 3,
-    "checkpoints": [1, 10, 1000],
-    "baseline": "ucb | argmax",
-}
-SIZE = 10
-
-
-def simulate(spec: dict, policy: str, first: int) -> Block:
-    """Stands for an engine: a block that depends on its arguments alone."""
-    key = spec["policies"].index(policy) * 1000 + first
-    generator = np.random.Generator(np.random.PCG64(spec["seed"] * 100_000 + key))
-    return Block(
-        regret=np.cumsum(generator.random((3, SIZE)), axis=0),
-        optimal=generator.random((3, SIZE)) < 0.5,
-        late_optimal=generator.integers(0, 100, SIZE),
-        pulls=generator.integers(0, 500, (2, SIZE)),
-        reward_sums=generator.random((2, SIZE)),
-    )
-
-
-def play(path: Path, spec: dict, resume: bool, pause: float = 0.0) -> int:
-    """Run as a benchmark does: parts, then the result. Returns the number of blocks that were computed."""
-    computed = 0
-    with RunDirectory.open(path, spec, resume) as run:
-        if run.finished:
-            return 0
-        result = RegretResult.allocate(spec, np.full(spec["instances"], 0.9), 2, 2.25)
-        for policy in spec["policies"]:
-            for first in range(0, spec["instances"], SIZE):
-                block = run.read_part(policy, first, SIZE)
-                if block is None:
-                    time.sleep(pause)
-                    block = simulate(spec, policy, first)
-                    run.write_part(policy, first, block)
-                    computed += 1
-                result.put(policy, first, block)
-        result.timing["seconds"] = time.perf_counter()
-        run.finish(result)
-    return computed
-
-
-def _contents(path: Path) -> dict[str, bytes]:
-    """Every file below a folder, but for what may differ between two runs."""
-    files = (file for file in path.rglob("*") if file.is_file() and file.name != "timing.json")
-    return {str(file.relative_to(path)): file.read_bytes() for file in files}
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    path = tmp_path_factory.mktemp("whole") / "run"
-    assert play(path, SPEC_A, resume=False) == 8
-    return _contents(path)
 
 
 def test_a_finished_run_has_its_files_and_nothing_else(tmp_path) -> None:
@@ -113,19 +51,6 @@ def test_an_empty_directory_will_do_with_or_without_resume(tmp_path) -> None:
         assert [file.name for file in path.iterdir()] == [SPEC]
 
 
-def test_the_same_spec_needs_resume(tmp_path, whole: dict[str, bytes]) -> None:
-    RunDirectory.open(tmp_path, SPEC_A).close()
-    before = _contents(tmp_path)
-    with pytest.raises(ValueError, match=r"an unfinished run of this spec; pass --resume to continue"):
-        RunDirectory.open(tmp_path, SPEC_A)
-    assert _contents(tmp_path) == before
-    assert play(tmp_path, SPEC_A, resume=True) == 8
-    with pytest.raises(ValueError, match=r"a finished run of this spec; pass --resume to load"):
-        RunDirectory.open(tmp_path, SPEC_A)
-    assert play(tmp_path, SPEC_A, resume=True) == 0
-    assert _contents(tmp_path) == whole
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -144,19 +69,11 @@ def test_the_same_spec_needs_resume(tmp_path, whole: dict[str, bytes]) -> None:
 def test_another_spec_is_refused_and_nothing_touched(tmp_path, change: dict, message: str, resume: bool) -> None:
     with RunDirectory.open(tmp_path, SPEC_A) as run:
         run.write_part("ucb | argmax", 0, simulate(SPEC_A, "ucb | argmax", 0))
-    before = _contents(tmp_path)
+    before = contents(tmp_path)
     with pytest.raises(ValueError, match=message) as caught:
         RunDirectory.open(tmp_path, SPEC_A | change, resume)
     assert str(tmp_path) in str(caught.value)
-    assert _contents(tmp_path) == before
-
-
-def test_what_only_describes_a_run_may_change(tmp_path, whole: dict[str, bytes]) -> None:
-    spec = SPEC_A | {"baseline": SPEC_A["policies"][1], "commit": "abc", "versions": {"numpy": "9"}}
-    RunDirectory.open(tmp_path, spec).close()
-    play(tmp_path, SPEC_A, resume=True)
-    # Files tell of the spec that finished the run.
-    assert _contents(tmp_path) == whole
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -165,7 +82,7 @@ def test_foreign_files_are_refused_and_nothing_touched(tmp_path, resume: bool, n
     (tmp_path / name).write_text("mine")
     with pytest.raises(ValueError, match=f"files that are no run of stau-rl \\({name}\\)"):
         RunDirectory.open(tmp_path, SPEC_A, resume)
-    assert _contents(tmp_path) == {name: b"mine"}
+    assert contents(tmp_path) == {name: b"mine"}
 
 
 @pytest.mark.parametrize("text", ["", "[1]", "not json", "\xff"])
@@ -173,7 +90,7 @@ def test_a_foreign_spec_file_is_refused(tmp_path, text: str) -> None:
     (tmp_path / SPEC).write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match="no spec of stau-rl"):
         RunDirectory.open(tmp_path, SPEC_A, resume=True)
-    assert list(_contents(tmp_path)) == [SPEC]
+    assert list(contents(tmp_path)) == [SPEC]
 
 
 def test_files_beside_a_run_of_the_same_spec_stay(tmp_path) -> None:
@@ -215,150 +132,6 @@ def test_a_disk_that_gives_out(tmp_path, monkeypatch: pytest.MonkeyPatch, code: 
         assert not list((path / PARTS).iterdir())
 
 
-def test_parts_come_back_equal(tmp_path) -> None:
-    names = ["ucb | argmax", "a/../b", "ε" * 300, "UCB | argmax"]
-    with RunDirectory.open(tmp_path, SPEC_A) as run:
-        for name in names:
-            assert not run.has_part(name, 0)
-            block = simulate(SPEC_A, SPEC_A["policies"][0], len(name))
-            run.write_part(name, 0, block)
-        for name in names:
-            block, stored = simulate(SPEC_A, SPEC_A["policies"][0], len(name)), run.read_part(name, 0)
-            assert stored is not None
-            for field in ("regret", "optimal", "late_optimal", "pulls", "reward_sums"):
-                assert_array_equal(getattr(stored, field), getattr(block, field), strict=True)
-        assert not run.has_part("ucb | argmax", 10)
-        assert run.has_part("ucb | argmax", 0, SIZE)
-        assert not run.has_part("ucb | argmax", 0, SIZE + 1)
-    assert len({path.name.lower() for path in (tmp_path / PARTS).iterdir()}) == 4
-
-
-@pytest.mark.parametrize("damage", ["empty", "cut", "flip", "zeros", "foreign"])
-def test_a_damaged_part_is_computed_again(tmp_path, whole: dict[str, bytes], damage: str) -> None:
-    with RunDirectory.open(tmp_path, SPEC_A) as run:
-        for first in (0, 10):
-            run.write_part("ucb | argmax", first, simulate(SPEC_A, "ucb | argmax", first))
-        path = sorted((tmp_path / PARTS).iterdir())[1]
-        good = path.read_bytes()
-        middle = len(good) // 2
-        bad = {
-            "empty": b"",
-            "cut": good[:-30],
-            "flip": good[:300] + bytes([good[300] ^ 1]) + good[301:],
-            "zeros": good[:middle] + bytes(len(good) - middle),
-            "foreign": b"mine",
-        }
-        assert bad[damage] != good
-        path.write_bytes(bad[damage])
-        assert run.has_part("ucb | argmax", 0)
-        assert not run.has_part("ucb | argmax", 10)
-    assert play(tmp_path, SPEC_A, resume=True) == 7
-    assert _contents(tmp_path) == whole
-
-
-def test_a_damaged_shape_asks_for_no_memory(tmp_path) -> None:
-    # Larger than what is checked and read in one go.
-    zeros = np.zeros((3, 20_000))
-    block = Block(zeros, zeros == 0, zeros[0].astype(np.int64), zeros[:2].astype(np.int64), zeros[:2])
-    with RunDirectory.open(tmp_path, SPEC_A) as run:
-        run.write_part("ucb | argmax", 0, block)
-        assert run.has_part("ucb | argmax", 0)
-        (path,) = (tmp_path / PARTS).iterdir()
-        good = path.read_bytes()
-        bad = good.replace(b"20000), }" + b" " * 11, b"20000" + b"0" * 11 + b"), }")
-        assert bad != good
-        path.write_bytes(bad)
-        assert run.read_part("ucb | argmax", 0) is None
-
-
-def test_every_flipped_byte_of_a_part_is_harmless(tmp_path) -> None:
-    block = simulate(SPEC_A, "ucb | argmax", 0)
-    with RunDirectory.open(tmp_path, SPEC_A) as run:
-        run.write_part("ucb | argmax", 0, block)
-        (path,) = (tmp_path / PARTS).iterdir()
-        good = path.read_bytes()
-        found = 0
-        for position in range(0, len(good), 7):
-            path.write_bytes(good[:position] + bytes([good[position] ^ 0x55]) + good[position + 1 :])
-            stored = run.read_part("ucb | argmax", 0)
-            # A byte of the archive's own book-keeping (a date, a flag) may change without harm to the arrays.
-            found += stored is None
-            if stored is not None:
-                assert_array_equal(stored.regret, block.regret)
-                assert_array_equal(stored.pulls, block.pulls)
-        assert found > 50
-
-
-KILLED = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import test_rundir as t
-from pathlib import Path
-print("go", flush=True)
-t.play(Path(sys.argv[2]), t.SPEC_A, resume=True, pause=0.02)
-"""
-
-
-def test_a_run_killed_again_and_again_ends_in_equal_files(tmp_path, whole: dict[str, bytes]) -> None:
-    path = tmp_path / "run"
-    for delay in (0.03, 0.1, 0.13):
-        command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            time.sleep(delay)
-            process.send_signal(signal.SIGKILL)
-    done = 8 - play(path, SPEC_A, resume=True)
-    assert done > 0
-    assert _contents(path) == whole
-
-
-# A whole run renames 15 files into place: its spec, 8 parts, the spec again and 5 final files.
-@pytest.mark.parametrize(
-    ("count", "when"),
-    [*((count, "before") for count in range(1, 16)), (1, "after"), (9, "after"), (15, "after")],
-)
-def test_a_death_at_any_rename_leaves_a_run_to_resume(
-    tmp_path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes], count: int, when: str
-) -> None:
-    class Death(BaseException):
-        pass
-
-    calls = 0
-    replace = os.replace
-    half_written: dict[Path, bytes] = {}
-
-    def dying(source: Path, target: Path) -> None:
-        nonlocal calls
-        calls += 1
-        if calls == count and when == "before":
-            half_written[Path(source)] = Path(source).read_bytes()[:-5]
-            raise Death
-        replace(source, target)
-        if calls == count:
-            raise Death
-
-    with monkeypatch.context() as patch:
-        patch.setattr("stau_rl.atomic.os.replace", dying)
-        with pytest.raises(Death):
-            play(tmp_path, SPEC_A, resume=True)
-    # An exception tidies up on its way, a killed process does not.
-    for path, content in half_written.items():
-        path.write_bytes(content)
-    (tmp_path / LOCK).touch()
-    play(tmp_path, SPEC_A, resume=True)
-    (tmp_path / LOCK).unlink(missing_ok=True)
-    assert _contents(tmp_path) == whole
-
-
-def test_a_death_while_parts_are_removed_leaves_a_finished_run(tmp_path, whole: dict[str, bytes]) -> None:
-    play(tmp_path, SPEC_A, resume=False)
-    (tmp_path / PARTS).mkdir()
-    (tmp_path / PARTS / "0-000000000000000.npz").write_bytes(b"left over")
-    assert play(tmp_path, SPEC_A, resume=True) == 0
-    assert _contents(tmp_path) == whole
-
-
 def test_a_failed_write_leaves_the_old_file(tmp_path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
@@ -372,25 +145,11 @@ def test_a_failed_write_leaves_the_old_file(tmp_path) -> None:
         fail_midway()
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_json(path, {"a": float("nan")})
-    assert _contents(tmp_path) == {"file": b"old"}
+    assert contents(tmp_path) == {"file": b"old"}
     with whole_file(path) as temporary:
         temporary.write_text("new")
         assert path.read_text() == "old"
-    assert _contents(tmp_path) == {"file": b"new"}
-
-
-def test_a_failed_figure_leaves_the_parts(tmp_path, monkeypatch: pytest.MonkeyPatch, whole: dict[str, bytes]) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("stau_rl.plotting.save_figure", fail)
-        with pytest.raises(ValueError, match="No space left"):
-            play(tmp_path, SPEC_A, resume=False)
-    assert len(list((tmp_path / PARTS).iterdir())) == 8
-    assert not (tmp_path / "regret.png").exists()
-    assert play(tmp_path, SPEC_A, resume=True) == 0
-    assert _contents(tmp_path) == whole
+    assert contents(tmp_path) == {"file": b"new"}
 
 
 def test_a_second_holder_is_refused_until_the_first_lets_go(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -172,3 +173,21 @@ def test_a_table_names_scores_that_differ_and_the_edges_of_the_reference() -> No
         rows.loc[tuned, "edge"] = edge
         text = "\n".join(notes(rows))
         assert ("The best member of the reference lies at an end of the grid at: bernoulli(k=3)." in text) is told
+
+
+def test_a_dash_and_a_reason_where_a_policy_is_its_own_match() -> None:
+    console = Console(width=TABLE_WIDTH, record=True, file=io.StringIO())
+    console.print(render(run_study(("ucb | softmax", "centred_ucb | softmax"), ["bernoulli(k=3)"], 60, 40, sweeps=())))
+    text = console.export_text()
+    # Raw, slope, entropy, tuned; matched at equal sharpness a softmax is itself, whatever the scores.
+    (row,) = [line for line in text.splitlines() if line.startswith(" bernoulli(k=3)")]
+    assert re.split(r"\s{2,}", row.strip())[2:4] == ["-", "-"]
+    for name in ("same slope at 0", "same entropy"):
+        reason = "centred_ucb | softmax(beta=1) would be compared with itself (bernoulli(k=3))"
+        assert f"No comparison at {name}: {reason}." in " ".join(text.split())
+
+
+def test_regret_0_has_no_percentage_and_a_line_says_so() -> None:
+    text = "\n".join(notes(run_study(("ucb | softmax", "ucb | escort"), ["bernoulli(k=1)"], 20, 20, sweeps=())))
+    assert "Without a percentage are comparisons with a policy whose regret is 0, at: bernoulli(k=1)." in text
+    assert "nan" not in text

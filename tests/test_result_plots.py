@@ -1,0 +1,122 @@
+"""The figure of a result: curves, bands, scales, colours and legend."""
+
+import subprocess
+import sys
+
+import matplotlib.colors
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.testing import assert_allclose, assert_array_equal
+
+from result_cases import POLICIES, make_result
+from stau_rl.plotting import BOUND_LABEL, COLOURS, DASHES, plot_regret, save_figure
+from stau_rl.result import RegretResult
+
+
+def _heights(line: Line2D) -> np.ndarray:
+    return np.asarray(line.get_ydata(), dtype=np.float64)
+
+
+def test_plot_draws_means_bands_and_the_bound() -> None:
+    result = make_result()
+    ax = result.plot(scale="linear")
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert list(lines) == [*POLICIES, BOUND_LABEL]
+    assert_allclose(_heights(lines[POLICIES[1]]), result.regret[1].mean(axis=1), rtol=1e-12)
+    x = np.asarray(lines[BOUND_LABEL].get_xdata(), dtype=np.float64)
+    assert_allclose(_heights(lines[BOUND_LABEL]), 2.25 * np.log(x), rtol=1e-12)
+    assert len(ax.collections) == 3
+    table = result.summary()
+    rows = table[table["policy"] == POLICIES[0]]
+    vertices = ax.collections[0].get_paths()[0].vertices
+    vertices = np.asarray(vertices)[:, 1]
+    assert_allclose([vertices.min(), vertices.max()], [rows["regret_low"].min(), rows["regret_high"].max()])
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [*POLICIES, BOUND_LABEL]
+
+
+def test_plot_of_a_choice_keeps_colours_and_adds_quantiles() -> None:
+    result = make_result()
+    ax = result.plot(policies=POLICIES[2:], quantiles=True, legend="none")
+    assert ax.get_legend() is None
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    mean, low, high, _ = ax.get_lines()
+    assert {line.get_color() for line in (mean, low, high)} == {COLOURS[2]}
+    assert_allclose(_heights(high), np.quantile(result.regret[2], 0.95, axis=1), rtol=1e-12)
+
+
+def test_plot_on_given_axes_and_without_a_constant() -> None:
+    ax = Figure().add_subplot()
+    result = RegretResult(
+        **{
+            name: getattr(make_result(), name)
+            for name in ("spec", "regret", "optimal", "late_optimal", "pulls", "best_mean")
+        }
+    )
+    assert result.plot(ax) is ax
+    assert BOUND_LABEL not in [line.get_label() for line in ax.get_lines()]
+
+
+def test_zero_regret_has_no_place_on_a_log_scale(tmp_path) -> None:
+    result = make_result()
+    result.regret[:, 0] = 0.0
+    result.regret[2] = 0.0
+    ax = result.plot()
+    assert_array_equal(np.isnan(_heights(ax.get_lines()[0])), [True, False, False])
+    assert 0 < ax.get_ylim()[0] < 2.25 * np.log(1000)
+    save_figure(result, tmp_path / "regret.png")
+    assert (tmp_path / "regret.png").stat().st_size > 10_000
+
+
+def test_nine_policies_with_long_names_fit_in_the_figure() -> None:
+    names = [f"centred_ucb(c=0.7071067812) | s_tau(tau={k}.3333333333)" for k in range(9)]
+    ax = make_result(policies=names).plot()
+    figure = ax.figure
+    assert isinstance(figure, Figure)
+    figure.draw_without_rendering()
+    legend = ax.get_legend()
+    assert legend is not None
+    box, page, frame = legend.get_window_extent(), figure.bbox, ax.get_window_extent()
+    assert page.x0 <= box.x0
+    assert box.x1 <= page.x1
+    assert box.y0 >= page.y0
+    assert frame.x1 <= box.x0
+    assert frame.width > 0.45 * page.width
+    styles = [(line.get_color(), line.get_linestyle()) for line in ax.get_lines()[:9]]
+    assert len({colour for colour, _ in styles}) == 9
+
+
+def test_colours_differ_also_in_grey_or_dash() -> None:
+    assert len(set(COLOURS)) == 9
+    grey = [np.dot(matplotlib.colors.to_rgb(colour), [0.299, 0.587, 0.114]) for colour in COLOURS]
+    for a in range(9):
+        for b in range(a):
+            same_dash = DASHES[a % len(DASHES)] == DASHES[b % len(DASHES)]
+            assert not same_dash or abs(grey[a] - grey[b]) > 0.05, (a, b)
+
+
+def test_plot_leaves_backend_and_pyplot_alone() -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from stau_rl.result import RegretResult\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "spec = dict(policies=['a'], checkpoints=[1, 2], horizon=2, instances=2, seed=0)\n"
+        "r = RegretResult.allocate(spec, np.ones(2), 2); r.regret[:] = 1.0\n"
+        "r.plot().figure.savefig(sys.argv[1])\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_unknown_scale_legend_and_policy_are_refused() -> None:
+    result = make_result()
+    with pytest.raises(ValueError, match="scale"):
+        result.plot(scale="symlog")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="legend"):
+        plot_regret(result, legend="left")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'thompson'"):
+        result.plot(policies=["thompson"])
