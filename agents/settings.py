@@ -23,11 +23,12 @@ class AgentSettings:
     head_rate: float = 0.1
     """Learning rate of the head's learned parameters, as a multiple of `learning_rate`."""
     head_warmup: int = 0
-    """Environment steps for which the head's learned parameters stay at their start: an update that begins before as many
-    does not move them."""
+    """Environment steps for which the head's learned parameters stay at their start; an update that begins before as
+    many does not move them."""
     target_entropy: float = 0.0
     """Entropy that the head's learned sharpness is moved to meet, instead of along the gradient: a share of log n, n
-    the number of actions, in (0, 1); 0 leaves it off."""
+    the number of actions, in (0, 1); 0 leaves it off. Scores that move apart may lower the entropy further than the
+    head's range can raise it: s_tau is never flatter than at tau = 1."""
     target_entropy_rate: float = TARGET_ENTROPY_RATE
     """Step, once per update, of the number behind the sharpness (tau = 1 + softplus(number)), per share of log n that
     the entropy is off its target."""
