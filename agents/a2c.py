@@ -57,13 +57,15 @@ class A2C(Agent):
         if not keep.size:
             # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
             return 0, ended
+        observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])
         loss = policy_loss(
             self.network,
-            torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
+            observations,
             torch.from_numpy(rollout.actions.ravel()[keep]),
             torch.from_numpy(advantages.ravel()[keep]),
             torch.from_numpy((advantages + values).ravel()[keep]),
             settings,
         )
         self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
+        self.remedies.step(observations)
         return keep.size, ended

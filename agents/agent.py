@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stau_rl.agents.evaluation import evaluate
 from stau_rl.agents.networks import ActorCritic, NumpyActor
 from stau_rl.agents.optimiser import FlatAdam
+from stau_rl.agents.remedies import Remedies
 from stau_rl.agents.rollout import Player, Rollout, Spaces, make_envs
 from stau_rl.agents.settings import AgentSettings
 from stau_rl.heads import parse_head
@@ -56,6 +57,7 @@ class Agent:
         apart = list(self.network.module.parameters())
         networks = self.network.actor.parameters(), self.network.critic.parameters()
         self.optimiser = FlatAdam(networks, settings.adam_eps, apart, settings.head_rate)
+        self.remedies = Remedies(self.network, settings)
         self.actor = NumpyActor(self.network)
         self.segment, self.step = 0, 0
         self.curve: list[dict[str, float]] = []
@@ -134,6 +136,7 @@ class Agent:
         """Go on from a `state` of a run of the same settings and seed."""
         self.optimiser.load(state["optimiser"])
         self.segment, self.step = state["segment"], state["step"]
+        self.remedies.resume(self.step)
         self.curve = [dict(row) for row in state["curve"]]
 
     def random(self, purpose: int, number: int) -> np.random.Generator:

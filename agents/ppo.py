@@ -78,6 +78,7 @@ class PPO(Agent):
             batches = (part[order].tensor_split(pieces) for part in (observations, actions, advantage, targets, old))
             for batch in zip(*batches, strict=True):
                 self.optimiser.step(self._loss(*batch), learning_rate, settings.max_grad_norm)
+        self.remedies.step(observations)
         return keep.size, ended
 
     def _loss(self, observations: Tensor, actions: Tensor, advantages: Tensor, targets: Tensor, old: Tensor) -> Tensor:

@@ -54,13 +54,15 @@ class Reinforce(Agent):
         advantages = generalised_advantages(rewards, values, following, rollout.terminated, done, settings.gamma, 1.0)
         keep = np.flatnonzero(rollout.valid)
         targets = torch.from_numpy((advantages + values).ravel()[keep]) if settings.baseline == "value" else None
+        observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])
         loss = policy_loss(
             self.network,
-            torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
+            observations,
             torch.from_numpy(rollout.actions.ravel()[keep]),
             torch.from_numpy(advantages.ravel()[keep]),
             targets,
             settings,
         )
         self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
+        self.remedies.step(observations)
         return keep.size, returns

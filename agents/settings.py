@@ -7,6 +7,8 @@ from typing import Any, Self
 
 from stau_rl.heads import parse_head
 
+TARGET_ENTROPY_RATE = 0.1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
@@ -20,6 +22,16 @@ class AgentSettings:
     """Names of parameters of the head that are learned with the policy, such as tau; they start at their values."""
     head_rate: float = 0.1
     """Learning rate of the head's learned parameters, as a multiple of `learning_rate`."""
+    head_warmup: int = 0
+    """Environment steps for which the head's learned parameters stay at their start; an update that begins before as
+    many does not move them."""
+    target_entropy: float = 0.0
+    """Entropy that the head's learned sharpness is moved to meet, instead of along the gradient: a share of log n, n
+    the number of actions, in (0, 1); 0 leaves it off. Scores that move apart may lower the entropy further than the
+    head's range can raise it: s_tau is never flatter than at tau = 1."""
+    target_entropy_rate: float = TARGET_ENTROPY_RATE
+    """Step, once per update, of the number behind the sharpness (tau = 1 + softplus(number)), per share of log n that
+    the entropy is off its target."""
     steps: int = 500_000
     """Environment steps to learn from; steps that only reset an environment do not count."""
     envs: int = 8
@@ -64,10 +76,12 @@ class AgentSettings:
         whole = {"steps": 1, "envs": 1, "points": 1, "curve_episodes": 0, "episodes": 1}
         for name, least in whole.items():
             self.require(name, getattr(self, name) >= least, f"at least {least}")
-        for name in ("reward_scale", "head_rate", "learning_rate", "adam_eps", "max_grad_norm"):
+        positive = ("reward_scale", "head_rate", "target_entropy_rate", "learning_rate", "adam_eps", "max_grad_norm")
+        for name in positive:
             self.require(name, 0 < getattr(self, name) < math.inf, "positive and finite")
         for name in ("entropy", "value"):
             self.require(name, 0 <= getattr(self, name) < math.inf, "at least 0 and finite")
+        self._check_remedies()
         self.require("gamma", 0 <= self.gamma <= 1, "in [0, 1]")
         self.require("score_offset", math.isfinite(self.score_offset), "finite")
         self.require("hidden", all(width >= 1 for width in self.hidden), "a list of widths of at least 1")
@@ -77,9 +91,41 @@ class AgentSettings:
         if not good:
             raise ValueError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
 
+    def _check_remedies(self) -> None:
+        self.require("head_warmup", 0 <= self.head_warmup < self.steps, f"at least 0 and below steps={self.steps}")
+        self.require("target_entropy", 0 <= self.target_entropy < 1, "in (0, 1), or 0 to leave it off")
+        sharpness = parse_head(self.head).sharpness
+        if self.head_warmup and not self.learn:
+            name = sharpness or "NAME"
+            raise ValueError(
+                f"head_warmup={self.head_warmup} freezes what {self.head} learns, which is nothing here; "
+                f"set learn={name}, or leave head_warmup out"
+            )
+        if self.target_entropy and sharpness is None:
+            raise ValueError(
+                f"target_entropy={self.target_entropy:g} moves a head's sharpness, and {self.head} has none; "
+                "take a head that has, such as s_tau(tau=2), or leave target_entropy out"
+            )
+        if self.target_entropy and sharpness not in self.learn:
+            raise ValueError(
+                f"target_entropy={self.target_entropy:g} moves {sharpness} of {self.head}, which is not learned here "
+                f"(learn={','.join(self.learn) or 'nothing'}); set learn={','.join((*self.learn, str(sharpness)))}"
+            )
+        if not self.target_entropy and self.target_entropy_rate != TARGET_ENTROPY_RATE:
+            raise ValueError(
+                f"target_entropy_rate={self.target_entropy_rate:g} has no effect without target_entropy; "
+                "set target_entropy=0.5, say, or leave target_entropy_rate out"
+            )
+
     def as_dict(self) -> dict[str, Any]:
-        """The settings as JSON-able values, by name."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in dataclasses.asdict(self).items()}
+        """The settings as JSON-able values, by name.
+
+        Remedies that are off are left out: a folder from before there were any still holds the same training.
+        """
+        off = [] if self.head_warmup else ["head_warmup"]
+        off += [] if self.target_entropy else ["target_entropy", "target_entropy_rate"]
+        values = {name: v for name, v in dataclasses.asdict(self).items() if name not in off}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @classmethod
     def from_texts(cls, texts: dict[str, str], **given: Any) -> Self:

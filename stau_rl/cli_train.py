@@ -18,6 +18,11 @@ class Train:
     Seeds run in parallel processes of one thread each. The folder holds learning curves (CSV and Parquet), a figure,
     and the scores: mean returns of the last evaluation, with sampled and with likeliest actions.
 
+    Learned sharpness: with --set learn=tau the policy's gradient moves the head's tau as well, head_rate times as fast,
+    and may sharpen onto whatever is likely early. With --set head_warmup=50000 tau stays at its start for as many
+    environment steps. With --set target_entropy=0.5 no gradient moves it: each update moves it by target_entropy_rate
+    towards an entropy of that share of log n, n the number of actions, as far as the head's range allows.
+
     Example: stau-rl train --agent ppo --env CartPole-v1 --head "s_tau(tau=2)" --steps 500000 --seeds 10 --out runs/ppo
     """
 
@@ -34,7 +39,7 @@ class Train:
     first_seed: int = 0
     """The first of them."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3; repeat it."""
+    """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3 or learn=tau; repeat it."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
     processes: OptionalCount = None
