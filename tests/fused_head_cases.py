@@ -17,7 +17,7 @@ from torch.utils import deterministic
 
 from stau_rl.heads import STau, log_s_tau
 from stau_rl.heads.log_softplus import log_phi
-from stau_rl.kernels import fused_head
+from stau_rl.kernels import fused_head, triton_launch
 from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
 from stau_rl.modules import STauHead
 
@@ -301,12 +301,19 @@ def launches():
             ("log_s_tau_bwd_kernel", (grad, scores, tau, p_mask, out, grad, tau), {"NEEDS_TAU": True}),
         ):
             recording.launched.clear()
-            for fused_head._LAUNCHES in (remembered, remembered, type(remembered)()):
+            for fused_head._LAUNCHES in (remembered, remembered, triton_launch.Launches()):
                 fused_head._launch(name, tensors, scores, tau, mask, eps, **more)
             first, second, ordinary = recording.launched
             case = f"{name} {rows} {start} {dtype} {has_mask}"
             found[case] = first == second == ordinary
-    return {"same": found, "remembered": len(remembered._known), "kernels": len(recording.kernels)}
+    triton_launch.VERSIONS, fused_head._LAUNCHES = (), triton_launch.Launches()
+    fused_head._run_forward(scores, tau, mask, eps)
+    return {
+        "same": found,
+        "remembered": len(remembered._known),
+        "kernels": len(recording.kernels),
+        "other_version": len(fused_head._LAUNCHES._known),
+    }
 
 
 def checks():

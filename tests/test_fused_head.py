@@ -6,14 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from stau_rl import fused_head_speed
 from stau_rl.heads import STau
-from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
+from stau_rl.kernels.fused_head import _fits, fused_log_weights, head_log_weights, reference_log_weights
 
 HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -44,12 +46,9 @@ def printed_by(process):
 def findings(request):
     interpreted = request.param == "interpreted"
     parts = 1 if interpreted else PARTS
-    started = [start_cases(part, parts, interpreted=interpreted) for part in range(parts)]
-    try:
+    with ExitStack() as stack:
+        started = [stack.enter_context(start_cases(part, parts, interpreted=interpreted)) for part in range(parts)]
         return {name: found for process in started for name, found in printed_by(process).items()}
-    finally:
-        for process in started:
-            process.kill()
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
@@ -66,6 +65,7 @@ def test_a_remembered_launch_is_the_one_that_triton_makes():
     assert all(found["same"].values()), found["same"]
     # The last call needs no kernel of its own: another multiple of 16, another eps.
     assert found["kernels"] == 12
+    assert found["other_version"] == 0
 
 
 def test_the_reference_has_the_same_signature():
@@ -139,6 +139,23 @@ def test_what_the_kernel_has_not_is_named(scores, eps, message):
         fused_log_weights(scores, torch.tensor(2.0), eps)
 
 
+@pytest.mark.parametrize("tensors", [("meta", None), ("cpu", "meta")])
+def test_tensors_on_another_device_are_named(tensors):
+    tau, mask = (None if device is None else torch.ones((), device=device) for device in tensors)
+    with pytest.raises(ValueError, match="must be on the device of the scores, cpu"):
+        fused_log_weights(torch.zeros(2, 3), tau, mask=mask)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (2, 3), (3, 3), (1, 2, 3), (0,), (4, 1, 3)])
+@pytest.mark.parametrize("target", [(), (3,), (2, 3), (2, 0), (4, 2, 3)])
+def test_shapes_fit_as_in_broadcasting(shape, target):
+    try:
+        wanted = torch.broadcast_shapes(shape, target) == target
+    except RuntimeError:
+        wanted = False
+    assert _fits(torch.zeros(shape), torch.device("cpu"), torch.Size(target)) == wanted
+
+
 def test_other_devices_take_the_reference():
     scores = torch.randn(5000, 18, generator=torch.Generator().manual_seed(0))
     assert torch.equal(head_log_weights(STau(3.0), scores), STau(3.0).log_weights(scores))
@@ -167,6 +184,30 @@ def test_the_speed_command_says_in_a_line_that_it_needs_a_gpu(arguments, capsys,
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("error: this needs a CUDA device and torch sees none")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_speed_command_adds_rows_shape_by_shape(tmp_path, monkeypatch, capsys):
+    """What was timed before an interruption is in the file; max-autotune is for the first shape alone."""
+    asked = []
+
+    def compare(rows, entries, tuned):
+        asked.append((rows, entries, tuned))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return [{"loop": "fused", "rows": rows, "entries": entries, "bytes": 24 * rows * entries, "repeats": 1}]
+
+    made_on = {"device": "d", "torch": "t", "triton": "t", "commit": "c"}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(fused_head_speed, "compare", compare)
+    monkeypatch.setattr(fused_head_speed, "stamped", lambda rows: pd.DataFrame(rows).assign(**made_on))
+    path = tmp_path / "rows.csv"
+    with pytest.raises(KeyboardInterrupt):
+        fused_head_speed.main(["--all", "--out", str(path)])
+    assert [tuned for *_, tuned in asked] == [True, False, False]
+    kept = pd.read_csv(path)
+    assert list(zip(kept["rows"], kept["entries"], strict=True)) == [shape[:2] for shape in asked[:2]]
+    assert list(tmp_path.iterdir()) == [path]
+    assert "453 MB to move" in capsys.readouterr().out
 
 
 @pytest.mark.gpu
