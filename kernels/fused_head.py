@@ -12,6 +12,7 @@ left to the order in which programs finish.
 """
 
 import math
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -22,6 +23,7 @@ from torch.autograd.function import once_differentiable
 from stau_rl.heads import Head, STau
 from stau_rl.heads.normalise import prepare
 from stau_rl.heads.s_tau import EPS, unchecked_log_s_tau
+from stau_rl.kernels.triton_launch import Launches
 
 MAX_ENTRIES = 16_384
 """Longest row of the kernel."""
@@ -32,6 +34,9 @@ SMALLEST_EPS = 1e-30
 # 18 scores forward and backward. 1024 with 4 warps 138.2 us, 256 with 1 138.7, 512 with 2 138.9, 2048 with 8 139.4.
 TILE = 1024
 WARPS = 4
+_LN_2 = math.log(2)
+_LAUNCHES = Launches()
+_HERE = nullcontext()
 
 
 def reference_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: Tensor | None = None) -> Tensor:
@@ -55,18 +60,20 @@ def fused_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: Tenso
         float32 log-weights in the shape of `scores`, -inf under the mask.
 
     Raises:
-        ValueError: the kernel has no such dtype, length or eps.
+        ValueError: the kernel has no such dtype, length or eps, or tau or mask are on another device.
     """
     if problem := _problem(scores, eps):
         raise ValueError(problem)
-    entries = scores.shape[-1]
-    flat = scores.reshape(-1, entries).contiguous()
-    exponent = tau.float()
-    exponent = exponent.expand(scores.shape[:-1]).reshape(-1).contiguous() if tau.ndim else exponent.reshape(1)
-    counted = None if mask is None else mask.expand(scores.shape).reshape(flat.shape).contiguous()
+    if tau.device != scores.device or (mask is not None and mask.device != scores.device):
+        raise ValueError(f"tau and mask must be on the device of the scores, {scores.device}; move them there")
+    tau = tau.float()
+    if tau.ndim:
+        tau = tau.expand(scores.shape[:-1]).contiguous()
+    if mask is not None:
+        mask = mask.expand(scores.shape).contiguous()
     run = _forward if torch.compiler.is_compiling() else _Fused.apply
-    out: Tensor = run(flat, exponent, counted, float(eps))
-    return out.view(scores.shape)
+    out: Tensor = run(scores.contiguous(), tau, mask, float(eps))
+    return out
 
 
 def head_log_weights(head: Head, scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -81,11 +88,16 @@ def head_log_weights(head: Head, scores: Tensor, mask: Tensor | None = None) -> 
             tau = torch.full((), float(tau), device=scores.device)
         # A bound tensor has size 1 along the entries.
         tau = tau.squeeze(-1) if tau.ndim else tau
-        rows = scores.shape[:-1]
-        same = mask is None or torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
-        if same and torch.broadcast_shapes(tau.shape, rows) == rows:
+        fits = _fits(tau, scores.device, scores.shape[:-1])
+        if fits and (mask is None or _fits(mask, scores.device, scores.shape)):
             return fused_log_weights(scores, tau, head.eps, mask)  # type: ignore[arg-type]
     return head.unchecked_log_weights(scores, -1, mask)
+
+
+def _fits(tensor: Tensor, device: torch.device, shape: torch.Size) -> bool:
+    """Whether a tensor is there and broadcasts to a shape; `torch.broadcast_shapes` takes the host ten times longer."""
+    pairs = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    return tensor.device == device and tensor.ndim <= len(shape) and all(a in (1, b) for a, b in pairs)
 
 
 def _problem(scores: Tensor, eps: object) -> str | None:
@@ -114,39 +126,49 @@ def _grid(rows: int, entries: int) -> tuple[int, dict[str, int]]:
     return -(-rows // height), sizes
 
 
-def _run_forward(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
-    from stau_rl.kernels.triton_fused_head import log_s_tau_fwd_kernel
+def _launch(
+    name: str, tensors: Sequence[Tensor], scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float, **more: bool
+) -> None:
+    """Launch the kernel of that name over the rows of contiguous scores and mask [..., K], tau [] or [...]."""
+    device, entries = scores.get_device(), scores.shape[-1]
+    rows = scores.numel() // entries
+    if not rows:
+        return
+    has_mask, per_row, exact = mask is not None, tau.ndim > 0, eps == 0
 
+    def prepare() -> tuple[Any, int, dict[str, Any], int]:
+        from stau_rl.kernels import triton_fused_head
+
+        programs, sizes = _grid(rows, entries)
+        warps = sizes.pop("num_warps")
+        flags = {"HAS_MASK": has_mask, "TAU_PER_ROW": per_row, "EXACT_TAIL": exact, **more}
+        return getattr(triton_fused_head, name), programs, {**sizes, **flags}, warps
+
+    key = (name, device, rows, entries, scores.dtype, has_mask, per_row, exact, *more.values(), TILE, WARPS)
+    with _on(device):
+        _LAUNCHES(key, tensors, (rows, eps / _LN_2), prepare)
+
+
+def _run_forward(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
     out = torch.empty_like(scores, dtype=torch.float32)
-    programs, sizes = _grid(*scores.shape)
-    if programs:
-        with _on(scores):
-            log_s_tau_fwd_kernel[(programs,)](
-                scores, tau, scores if mask is None else mask.view(torch.uint8), out, len(scores), eps / math.log(2),
-                HAS_MASK=mask is not None, TAU_PER_ROW=tau.numel() != 1, EXACT_TAIL=eps == 0, **sizes,
-            )  # fmt: skip
+    p_mask = scores if mask is None else mask.view(torch.uint8)
+    _launch("log_s_tau_fwd_kernel", (scores, tau, p_mask, out), scores, tau, mask, eps)
     return out
 
 
 def _run_backward(
     grad: Tensor, scores: Tensor, tau: Tensor, mask: Tensor | None, out: Tensor, eps: float, needs_tau: bool
 ) -> tuple[Tensor, Tensor]:
-    from stau_rl.kernels.triton_fused_head import log_s_tau_bwd_kernel
-
-    programs, sizes = _grid(*scores.shape)
-    per_row = tau.numel() != 1
+    """Gradients of scores and tau, the latter left unwritten where it is not needed."""
     grad_scores = torch.empty_like(scores)
-    parts = torch.empty(len(scores) if per_row else programs, dtype=torch.float32, device=scores.device)
-    if programs:
-        with _on(scores):
-            log_s_tau_bwd_kernel[(programs,)](
-                grad.contiguous(), scores, tau, scores if mask is None else mask.view(torch.uint8), out, grad_scores,
-                parts, len(scores), eps / math.log(2),
-                HAS_MASK=mask is not None, TAU_PER_ROW=per_row, EXACT_TAIL=eps == 0, NEEDS_TAU=needs_tau, **sizes,
-            )  # fmt: skip
-    if not needs_tau:
-        return grad_scores, torch.zeros_like(tau)
-    return grad_scores, parts if per_row else parts.sum().reshape(1)
+    # One per row is the gradient itself; one per program is to be summed.
+    summed = needs_tau and not tau.ndim
+    entries = scores.shape[-1]
+    parts = tau.new_empty(_grid(scores.numel() // entries, entries)[0]) if summed else torch.empty_like(tau)
+    p_mask = scores if mask is None else mask.view(torch.uint8)
+    tensors = (grad.contiguous(), scores, tau, p_mask, out, grad_scores, parts)
+    _launch("log_s_tau_bwd_kernel", tensors, scores, tau, mask, eps, NEEDS_TAU=needs_tau)
+    return grad_scores, parts.sum() if summed else parts
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -199,6 +221,6 @@ def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 _forward.register_autograd(_gradients, setup_context=_setup_context)
 
 
-def _on(scores: Tensor) -> AbstractContextManager[Any]:
+def _on(device: int) -> AbstractContextManager[Any]:
     """Triton launches on the current device."""
-    return torch.cuda.device(scores.device) if scores.is_cuda else nullcontext()
+    return _HERE if device < 0 or device == torch.cuda.current_device() else torch.cuda.device(device)

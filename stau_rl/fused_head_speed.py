@@ -1,14 +1,15 @@
 """Speed of the fused s^tau head on the GPU at hand: `python -m stau_rl.fused_head_speed`.
 
 Forward and backward on float32 scores, learned tau. First the gradients are compared with float64, then four loops are
-timed in turns: the kernels, the reference under torch.compile (default mode and `max-autotune-no-cudagraphs`), and
-eager. Two times each: of the device (a replayed CUDA graph) and as called from Python. The bandwidth is that of the
-bytes that must move, each array read or written once, beside that of a copy measured in the same run. The rows are
-printed as CSV at the end.
+timed in turns: the kernels, the reference under torch.compile (default mode, and `max-autotune-no-cudagraphs` for the
+first shape; number of rows dynamic), and eager. Two times each: of the device (a replayed CUDA graph) and as called
+from Python. The bandwidth is that of the bytes that must move, each array read or written once, beside that of a copy
+measured in the same run. Rows are added to `--out` shape by shape and printed as CSV at the end.
 """
 
 import argparse
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,20 +110,28 @@ def copy_bandwidth() -> float:
     return 2 * source.numel() * 4 / best / 1e3
 
 
-def compare(rows: int, entries: int, repeats: int = REPEATS) -> list[dict[str, Any]]:
-    """A row per loop: times in turns, bytes, bandwidth and its share of a copy's."""
+def compare(rows: int, entries: int, *, tuned: bool, repeats: int = REPEATS) -> list[dict[str, Any]]:
+    """A row per loop, with one of `max-autotune` or not: times in turns, bytes, bandwidth and its share of a copy's."""
     scores, tau, grad = case(rows, entries)
     torch.compiler.reset()
-    compiled = torch.compile(fused_head.reference_log_weights, fullgraph=True)
-    tuned = torch.compile(fused_head.reference_log_weights, fullgraph=True, mode="max-autotune-no-cudagraphs")
+    # One compilation for all numbers of rows, so that what is checked on some rows is what is timed.
+    torch._dynamo.mark_dynamic(scores, 0)
+    reference = fused_head.reference_log_weights
     loops = {
         "fused": fused_head.fused_log_weights,
-        "torch.compile": compiled,
-        "torch.compile max-autotune": tuned,
-        "eager": fused_head.reference_log_weights,
+        "torch.compile": torch.compile(reference, fullgraph=True),
+        "torch.compile max-autotune": torch.compile(reference, fullgraph=True, mode="max-autotune-no-cudagraphs"),
+        "eager": reference,
     }
-    errors = {name: check(function, scores, tau, grad) for name, function in loops.items()}
+    if not tuned:
+        del loops["torch.compile max-autotune"]
     called = {name: step(function, scores, tau, grad) for name, function in loops.items()}
+    for name, play in called.items():
+        begun = time.perf_counter()
+        play()
+        torch.cuda.synchronize()
+        print(f"[{rows}, {entries}] {name}: first call {time.perf_counter() - begun:.1f} s", flush=True)
+    errors = {name: check(function, scores, tau, grad) for name, function in loops.items()}
     replayed = {name: device_replay(play) for name, play in called.items()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
     for _ in range(repeats):
@@ -194,16 +203,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.sweep:
         sweep(*MAIN)
         return
-    rows = []
+    made = []
     for shape in (MAIN, *(OTHERS if given.all else ())):
-        rows += compare(*shape)
-        shown = pd.DataFrame(rows[-4:]).drop(columns=["rows", "entries", "bytes", "repeats"])
-        print(f"[{shape[0]}, {shape[1]}] float32, {rows[-1]['bytes'] / 1e6:.0f} MB to move")
+        rows = stamped(compare(*shape, tuned=shape == MAIN))
+        made.append(rows)
+        if given.out is not None:
+            append(given.out, rows)
+        shown = rows.drop(columns=["rows", "entries", "bytes", "repeats", "device", "torch", "triton", "commit"])
+        print(f"[{shape[0]}, {shape[1]}] float32, {rows['bytes'][0] / 1e6:.0f} MB to move")
         print(shown.to_string(index=False, na_rep="n/a", float_format=lambda number: f"{number:.4g}"), flush=True)
-    made = stamped(rows)
-    print(made.to_csv(index=False, lineterminator="\n"), end="", flush=True)
-    if given.out is not None:
-        append(given.out, made)
+    print(pd.concat(made).to_csv(index=False, lineterminator="\n"), end="", flush=True)
 
 
 if __name__ == "__main__":

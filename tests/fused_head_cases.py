@@ -1,21 +1,23 @@
 """Checks of the fused head, run as a script in a process of its own, as the interpreter is chosen at import.
 
-`python fused_head_cases.py` prints one JSON object {name: findings}; test_fused_head.py asserts on them. With
-TRITON_INTERPRET=1 the kernels run on the CPU; without, on the GPU, where there are more rows. `compile` as an argument
-compiles them for a GPU that need not be there.
+`python fused_head_cases.py PART PARTS` prints one JSON object {name: findings} of every PARTS-th check from PART on;
+test_fused_head.py asserts on them. With TRITON_INTERPRET=1 the kernels run on the CPU; without, on the GPU, where there
+are more rows and, as most of the time goes into compiling, fewer combinations. `compile` as an argument compiles them
+for a GPU that need not be there, `launches` compares what the driver of such a GPU is handed.
 """
 
 import itertools
 import json
 import os
 import sys
+from functools import partial
 
 import torch
 from torch.utils import deterministic
 
 from stau_rl.heads import STau, log_s_tau
 from stau_rl.heads.log_softplus import log_phi
-from stau_rl.kernels import fused_head
+from stau_rl.kernels import fused_head, triton_launch
 from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
 from stau_rl.modules import STauHead
 
@@ -103,6 +105,36 @@ def extremes(eps):
     }
 
 
+def combinations():
+    """Length, mask, tau per row, eps of `errors`: all of them, or on a GPU two opposite ones per length.
+
+    The four pairs of opposites go round, so that every length meets both values of each flag and each triple of flags
+    is met.
+    """
+    for place, entries in enumerate(ENTRIES):
+        for flags in itertools.product((False, True), repeat=3):
+            pair = flags if not flags[0] else tuple(not flag for flag in flags)
+            if INTERPRETED or pair == (False, bool(place & 1), bool(place & 2)):
+                masked, per_row, exact = flags
+                yield entries, masked, per_row, 0.0 if exact else 1e-8
+
+
+def alignments():
+    """Scores that begin where no multiple of 16 bytes is, or whose rows are a multiple of 16; twice each, in turns."""
+    found = []
+    for rows, start in 2 * ((MANY, 1), (MANY // 16 * 16 + 16, 0), (MANY, 0)):
+        scores, tau, _, grad = example(rows, 18, masked=False, tau_shape=())
+        moved = torch.cat([scores.new_zeros(start), scores.flatten()])[start:].view_as(scores)
+        assert (moved.data_ptr() % 16 == 0) == (start == 0)
+        pairs = zip(
+            outcome(fused_log_weights, moved, tau, None, grad, 1e-8),
+            outcome(None, scores, tau, None, grad, 1e-8, exact=True),
+            strict=True,
+        )
+        found.append(all(torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in pairs))
+    return found
+
+
 def half(dtype):
     scores, tau, mask, grad = example(MANY, 18, masked=True, tau_shape=())
     low = scores.to(dtype).requires_grad_()
@@ -134,7 +166,7 @@ def shapes():
         ((0, 5), (0,)),
         ((2, 3, 7), (3,)),
         ((2, 3, 7), (2, 1)),
-        ((4, 6), (1,)),
+        ((4, 7), (1,)),
         ((9,), ()),
     ):
         scores = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(DEVICE)
@@ -145,8 +177,8 @@ def shapes():
         same = all(a.shape == b.shape and torch.allclose(a, b, atol=1e-4, rtol=1e-4) for a, b in pairs)
         found[f"{shape} {tau_shape}"] = same
     # Rows that do not lie one after the other, and a mask of one row for all.
-    wide = torch.randn(6, 10, generator=torch.Generator().manual_seed(2)).to(DEVICE)
-    mask = torch.tensor([True, False, True, True, False], device=DEVICE)
+    wide = torch.randn(6, 20, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    mask = torch.tensor([True, False, True, True, False], device=DEVICE).repeat(2)
     found["strided"] = torch.allclose(
         fused_log_weights(wide[:, ::2], torch.full((), 2.0, device=DEVICE), mask=mask).exp(),
         reference_log_weights(wide[:, ::2], torch.full((), 2.0, device=DEVICE), mask=mask).exp(),
@@ -209,24 +241,103 @@ def compile_for_hopper():
     return done
 
 
+class RecordingDriver:
+    """A GPU of compute capability 9.0 that notes what it is asked to launch."""
+
+    def __init__(self):
+        from triton.backends.compiler import GPUTarget
+
+        self.target, self.launched, self.utils, self.kernels = GPUTarget("cuda", 90, 32), [], self, []
+
+    def get_current_target(self):
+        return self.target
+
+    def get_current_device(self):
+        return 0
+
+    def get_current_stream(self, device):
+        return 7
+
+    def get_device_properties(self, device):
+        return {"max_shared_mem": 232_448}
+
+    def load_binary(self, name, kernel, shared, device):
+        self.kernels.append(kernel)
+        return "module", len(self.kernels), 32, 0, 1024
+
+    def launcher_cls(self, source, metadata):
+        def launch(*arguments):
+            # All but the seventh, which is made for hooks at each call.
+            kept = arguments[:6] + arguments[7:]
+            plain = [one.data_ptr() if isinstance(one, torch.Tensor) else one for one in kept]
+            self.launched.append([(type(one), one) for one in plain])
+
+        return launch
+
+
+def launches():
+    """Whether a remembered launch is, in each argument, the one that Triton makes of the same call."""
+    from triton.runtime import driver
+
+    driver.set_active(recording := RecordingDriver())
+    remembered, found = fused_head._LAUNCHES, {}
+    memory = torch.zeros(64 * 7 + 1)
+    for rows, start, dtype, has_mask, per_row, eps in (
+        (32, 0, torch.float32, False, False, 1e-8),
+        (33, 0, torch.float32, False, False, 1e-8),
+        (32, 1, torch.float32, False, False, 1e-8),
+        (1, 0, torch.float32, False, False, 1e-8),
+        (32, 0, torch.bfloat16, False, False, 1e-8),
+        (32, 0, torch.float32, True, True, 0.0),
+        (48, 0, torch.float32, False, False, 0.5),
+    ):
+        scores = memory.to(dtype)[start : start + 7 * rows].view(rows, 7)
+        tau = torch.ones((rows,) if per_row else ())
+        mask = torch.ones(rows, 7, dtype=torch.bool) if has_mask else None
+        out, grad = torch.zeros(rows, 7), torch.zeros(rows, 7)
+        p_mask = scores if mask is None else mask.view(torch.uint8)
+        for name, tensors, more in (
+            ("log_s_tau_fwd_kernel", (scores, tau, p_mask, out), {}),
+            ("log_s_tau_bwd_kernel", (grad, scores, tau, p_mask, out, grad, tau), {"NEEDS_TAU": True}),
+        ):
+            recording.launched.clear()
+            for fused_head._LAUNCHES in (remembered, remembered, triton_launch.Launches()):
+                fused_head._launch(name, tensors, scores, tau, mask, eps, **more)
+            first, second, ordinary = recording.launched
+            case = f"{name} {rows} {start} {dtype} {has_mask}"
+            found[case] = first == second == ordinary
+    triton_launch.VERSIONS, fused_head._LAUNCHES = (), triton_launch.Launches()
+    fused_head._run_forward(scores, tau, mask, eps)
+    return {
+        "same": found,
+        "remembered": len(remembered._known),
+        "kernels": len(recording.kernels),
+        "other_version": len(fused_head._LAUNCHES._known),
+    }
+
+
+def checks():
+    """Every check, by the name of what it finds."""
+    for entries, masked, per_row, eps in combinations():
+        name = f"{'masked' if masked else 'plain'} {'tau per row' if per_row else 'one tau'} eps={eps:g}"
+        yield f"K={entries} {name}", partial(errors, entries, masked, per_row, eps)
+    for eps in (1e-8, 0.0, 0.1):
+        yield f"extremes eps={eps:g}", partial(extremes, eps)
+    yield "steep", partial(errors, 18, False, False, 1e-8, scale=30.0)
+    for dtype in (torch.float16, torch.bfloat16):
+        yield str(dtype), partial(half, dtype)
+    yield from {
+        "compiled": compiled, "shapes": shapes, "module": module_uses_it, "repeats": repeats, "alignments": alignments
+    }.items()  # fmt: skip
+
+
 def main():
-    if sys.argv[1:] == ["compile"]:
-        print(json.dumps(compile_for_hopper()))
+    if sys.argv[1] in ("compile", "launches"):
+        print(json.dumps({"compile": compile_for_hopper, "launches": launches}[sys.argv[1]]()))
         return
     torch.use_deterministic_algorithms(True, warn_only=True)
-    findings = {
-        f"K={entries} {'masked' if masked else 'plain'} {'tau per row' if per_row else 'one tau'} eps={eps:g}": errors(
-            entries, masked, per_row, eps
-        )
-        for entries, masked, per_row, eps in itertools.product(ENTRIES, (False, True), (False, True), (1e-8, 0.0))
-    }
-    for eps in (1e-8, 0.0, 0.1):
-        findings[f"extremes eps={eps:g}"] = extremes(eps)
-    findings["steep"] = errors(18, False, False, 1e-8, scale=30.0)
-    for dtype in (torch.float16, torch.bfloat16):
-        findings[str(dtype)] = half(dtype)
-    findings |= {"compiled": compiled(), "shapes": shapes(), "module": module_uses_it(), "repeats": repeats()}
-    print(json.dumps(findings))
+    part, parts = map(int, sys.argv[1:])
+    print(json.dumps({name: check() for name, check in list(checks())[part::parts]}))
 
 
 if __name__ == "__main__":

@@ -6,14 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 from stau_rl import fused_head_speed
 from stau_rl.heads import STau
-from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
+from stau_rl.kernels.fused_head import _fits, fused_log_weights, head_log_weights, reference_log_weights
 
 HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -23,24 +25,47 @@ MODES = [
 ]
 
 
-def run_cases(*arguments, interpreted):
-    """What fused_head_cases.py prints, in a process of its own, as Triton decides at import whether to interpret."""
+# Processes that compile side by side on a GPU.
+PARTS = 4
+
+
+def start_cases(*arguments, interpreted):
+    """fused_head_cases.py in a process of its own, as Triton decides at import whether to interpret."""
     environment = os.environ | {"PYTHONPATH": str(HERE.parent), "TRITON_INTERPRET": "1" if interpreted else "0"}
-    command = [sys.executable, str(HERE / "fused_head_cases.py"), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout)
+    command = [sys.executable, str(HERE / "fused_head_cases.py"), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def printed_by(process):
+    output, complaints = process.communicate()
+    assert process.returncode == 0, complaints[-4000:]
+    return json.loads(output)
 
 
 @pytest.fixture(scope="module", params=MODES)
 def findings(request):
-    return run_cases(interpreted=request.param == "interpreted")
+    interpreted = request.param == "interpreted"
+    parts = 1 if interpreted else PARTS
+    with ExitStack() as stack:
+        started = [stack.enter_context(start_cases(part, parts, interpreted=interpreted)) for part in range(parts)]
+        return {name: found for process in started for name, found in printed_by(process).items()}
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
 def test_the_kernels_compile_for_a_gpu_that_is_not_here():
     """The interpreter takes what the compiler may refuse."""
-    assert len(run_cases("compile", interpreted=False)) == 6
+    assert len(printed_by(start_cases("compile", interpreted=False))) == 6
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
+def test_a_remembered_launch_is_the_one_that_triton_makes():
+    """Seven calls each way: rows of a multiple of 16, not, and 1, a start not on 16 bytes, bfloat16, a mask, an eps."""
+    found = printed_by(start_cases("launches", interpreted=False))
+    assert len(found["same"]) == found["remembered"] == 14
+    assert all(found["same"].values()), found["same"]
+    # The last call needs no kernel of its own: another multiple of 16, another eps.
+    assert found["kernels"] == 12
+    assert found["other_version"] == 0
 
 
 def test_the_reference_has_the_same_signature():
@@ -48,9 +73,9 @@ def test_the_reference_has_the_same_signature():
 
 
 def test_values_and_gradients_are_as_accurate_as_stated(findings):
-    """Nine lengths, with and without a mask, one tau and one per row, with and without eps."""
+    """Nine lengths with each value of three flags: mask or none, one tau or one per row, eps or none; steep scores."""
     cases = {name: found for name, found in findings.items() if name.startswith(("K=", "steep"))}
-    assert len(cases) == 73
+    assert len(cases) in (9 * 8 + 1, 9 * 2 + 1)
     for name, found in cases.items():
         assert found["fused"]["finite"], name
         assert found["fused"]["log_weights"] <= 1, name
@@ -93,6 +118,10 @@ def test_the_module_takes_the_kernel_for_large_batches_on_a_gpu(findings):
     assert found["plain"]
 
 
+def test_any_alignment_and_number_of_rows(findings):
+    assert findings["alignments"] == [True] * 6
+
+
 def test_two_runs_give_the_same_bits(findings):
     assert findings["repeats"]
 
@@ -108,6 +137,23 @@ def test_two_runs_give_the_same_bits(findings):
 def test_what_the_kernel_has_not_is_named(scores, eps, message):
     with pytest.raises(ValueError, match=message):
         fused_log_weights(scores, torch.tensor(2.0), eps)
+
+
+@pytest.mark.parametrize("tensors", [("meta", None), ("cpu", "meta")])
+def test_tensors_on_another_device_are_named(tensors):
+    tau, mask = (None if device is None else torch.ones((), device=device) for device in tensors)
+    with pytest.raises(ValueError, match="must be on the device of the scores, cpu"):
+        fused_log_weights(torch.zeros(2, 3), tau, mask=mask)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (2, 1), (2, 3), (3, 3), (1, 2, 3), (0,), (4, 1, 3)])
+@pytest.mark.parametrize("target", [(), (3,), (2, 3), (2, 0), (4, 2, 3)])
+def test_shapes_fit_as_in_broadcasting(shape, target):
+    try:
+        wanted = torch.broadcast_shapes(shape, target) == target
+    except RuntimeError:
+        wanted = False
+    assert _fits(torch.zeros(shape), torch.device("cpu"), torch.Size(target)) == wanted
 
 
 def test_other_devices_take_the_reference():
@@ -138,6 +184,30 @@ def test_the_speed_command_says_in_a_line_that_it_needs_a_gpu(arguments, capsys,
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("error: this needs a CUDA device and torch sees none")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_speed_command_adds_rows_shape_by_shape(tmp_path, monkeypatch, capsys):
+    """What was timed before an interruption is in the file; max-autotune is for the first shape alone."""
+    asked = []
+
+    def compare(rows, entries, tuned):
+        asked.append((rows, entries, tuned))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return [{"loop": "fused", "rows": rows, "entries": entries, "bytes": 24 * rows * entries, "repeats": 1}]
+
+    made_on = {"device": "d", "torch": "t", "triton": "t", "commit": "c"}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(fused_head_speed, "compare", compare)
+    monkeypatch.setattr(fused_head_speed, "stamped", lambda rows: pd.DataFrame(rows).assign(**made_on))
+    path = tmp_path / "rows.csv"
+    with pytest.raises(KeyboardInterrupt):
+        fused_head_speed.main(["--all", "--out", str(path)])
+    assert [tuned for *_, tuned in asked] == [True, False, False]
+    kept = pd.read_csv(path)
+    assert list(zip(kept["rows"], kept["entries"], strict=True)) == [shape[:2] for shape in asked[:2]]
+    assert list(tmp_path.iterdir()) == [path]
+    assert "453 MB to move" in capsys.readouterr().out
 
 
 @pytest.mark.gpu
