@@ -8,15 +8,18 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from stau_rl.atomic import whole_file
 from stau_rl.claim_notebook import notebook
 from stau_rl.claim_settings import ROOT
 from stau_rl.rl_figures import save_figures
 from stau_rl.rl_results import RESULTS, RLResults
 from stau_rl.rl_study import CURVES, RUNS
-from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, points, settings, task_named
-from stau_rl.robust import Estimate
+from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, parse_family, points, settings, task_named
+from stau_rl.robust import Estimate, interquartile_interval
 
+ALPHA = 0.05
 PAGE = ROOT / "docs" / "rl.md"
 NOTEBOOK = ROOT / "notebooks" / "rl.ipynb"
 CELLS = (
@@ -45,8 +48,9 @@ CELLS = (
 def page(results: RLResults) -> str:
     """The whole page as Markdown."""
     runs = results.runs
-    first = runs.iloc[0]
     tuning = runs[runs["role"] == "tuning"]["seed"].nunique()
+    # Rows that share a run have the same numbers throughout.
+    played = runs.drop(columns=["role", "control_of"]).drop_duplicates()
     evaluation = runs[runs["role"] == "evaluation"]["seed"].nunique()
     parts = [
         "# Heads in reinforcement learning",
@@ -62,7 +66,11 @@ def page(results: RLResults) -> str:
         "`+ 1` is the initial value of all action scores.",
         "**Score**: mean return of 100 episodes after the last step. *Sampled* follows the policy, *deterministic* "
         "takes its likeliest action. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
-        "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half).",
+        "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half), "
+        "p the exact one of the rank sum, adjusted by Holm over all tasks and heads; the sentences above ask for "
+        f"p <= {ALPHA:g}. "
+        "*Control* is the first head on the same seeds at the sharpness and learning rate that were chosen for the "
+        "other: what it scores is a matter of these two, not of the head.",
         "## Scores",
         *(block for task in results.tasks for block in _task(results, task)),
         "## Over all tasks",
@@ -76,9 +84,9 @@ def page(results: RLResults) -> str:
         "![Learning curves](rl_curves.png)",
         *_plateau(results),
         "## How it was made",
-        f"{len(runs)} runs, {runs['seconds'].sum() / 60:.0f} core-minutes on {first['device']}; {first['versions']}; "
-        f"commit {first['commit']}. `stau-rl rl-study --out DIR` plays it, `python -m stau_rl.rl_page --publish DIR` "
-        "takes the rows over. Settings beside the tuned ones:",
+        f"{len(played)} runs, {played['seconds'].sum() / 60:.0f} core-minutes on {_each(runs['device'])}; "
+        f"{_each(runs['versions'])}; commit {_each(runs['commit'])}. `stau-rl rl-study --out DIR` plays it, "
+        "`python -m stau_rl.rl_page --publish DIR` takes the rows over. Settings beside the tuned ones:",
         _settings(results),
     ]
     return "\n\n".join(parts) + "\n"
@@ -88,28 +96,25 @@ def conclusions(results: RLResults) -> list[str]:
     """What the numbers say, sentence by sentence."""
     reference = results.families[0]
     found = []
-    for family in results.families[1:]:
-        better, worse, level = [], [], []
-        for task in results.tasks:
-            chance = results.improvement(task, family)
-            # Where all pairs agree there is no interval; with four seeds or more that is no accident.
-            apart = len(results.evaluation(task, family)) >= 4
-            if chance.low > 0.5 or (apart and chance.value == 1.0):
-                better.append(task)
-            elif chance.high < 0.5 or (apart and chance.value == 0.0):
-                worse.append(task)
-            else:
-                level.append(task)
-        parts = [
-            f"{word} on {', '.join(tasks)}"
-            for word, tasks in (
-                ("scores higher", better),
-                ("scores lower", worse),
-                ("shows no difference that these seeds can tell", level),
-            )
-            if tasks
-        ]
-        found.append(f"`{family}` against `{reference}`, each at its best: {'; '.join(parts)}.")
+    for control, against in ((False, "each at its best"), (True, "at the same sharpness and learning rate")):
+        p_values = results.p_values(control=control)
+        for family in results.families[1:]:
+            mine = {task: p for (task, name), p in p_values.items() if name == family}
+            higher = {task for task in mine if results.improvement(task, family, control=control).value > 0.5}
+            sure = {task for task in mine if mine[task] <= ALPHA}
+            parts = [
+                f"{word} on {', '.join(task for task in results.tasks if task in tasks)}"
+                for word, tasks in (
+                    ("scores higher", sure & higher),
+                    ("scores lower", sure - higher),
+                    ("shows no difference that these seeds can tell", mine.keys() - sure),
+                )
+                if tasks
+            ]
+            if parts:
+                found.append(f"`{family}` against `{reference}`, {against}: {'; '.join(parts)}.")
+    if ends := _at_the_ends(results):
+        found.append(f"Where the chosen point lies at an end of its grid, a better one may lie outside: {ends}.")
     for task in results.tasks:
         goal = task_named(task).goal
         met = [family for family in results.families if results.score(task, family).value >= goal]
@@ -122,16 +127,48 @@ def _task(results: RLResults, task: str) -> list[str]:
     known = task_named(task)
     steps = int(results.evaluation(task, results.families[0])["steps"].iloc[0])
     rows = []
+    chosen, controlled = results.p_values(), results.p_values(control=True)
     for family in results.families:
         head, rate = results.tuned(task, family)
-        kinds = [_interval(results.score(task, family, kind), ".1f") for kind in ("sampled", "deterministic")]
-        chance = "" if family == results.families[0] else _interval(results.improvement(task, family), ".2f")
-        rows.append((f"`{family}`", f"`{head}`", f"{rate:g}", *kinds, chance))
+        cell = task, family
+        cells = [_interval(results.score(task, family, kind), ".1f") for kind in ("sampled", "deterministic")]
+        cells.append(_chance(results, cell, chosen.get(cell), control=False))
+        control = results.control(task, family)
+        has_control = len(control) > 0
+        cells.append(_interval(interquartile_interval(control["sampled"], seed=0), ".1f") if has_control else "")
+        cells.append(_chance(results, cell, controlled.get(cell), control=True))
+        rows.append((f"`{family}`", f"`{head}`", f"{rate:g}", *cells))
     return [
         f"### {task}",
         f"{known.agent.upper()} on {known.env}, {steps} steps; reference score {known.goal:g}.",
-        _table(("head", "tuned", "learning rate", "sampled", "deterministic", "P(better)"), rows),
+        _table(
+            ("head", "tuned", "learning rate", "sampled", "deterministic", "P(better)", "control", "P(better)"),
+            rows,
+        ),
     ]
+
+
+def _chance(results: RLResults, cell: tuple[str, str], p: float | None, *, control: bool) -> str:
+    """Probability of improvement with its interval and p-value; empty where nothing is compared."""
+    return "" if p is None else f"{_interval(results.improvement(*cell, control=control), '.2f')}, p {p:.2g}"
+
+
+def _at_the_ends(results: RLResults) -> str:
+    """Tasks with the heads whose chosen learning rate or sharpness is the first or last of its grid."""
+    found = []
+    for name in results.tasks:
+        task, parts = task_named(name), []
+        for family in results.families:
+            head, rate = results.tuned(name, family)
+            grid = points(task, parse_family(family))
+            heads = list(dict.fromkeys(head for head, _ in grid))
+            at = ["learning rate"] if rate in task.rates else []
+            at += ["sharpness"] if len(heads) > 1 and head in (heads[0], heads[-1]) else []
+            if at:
+                parts.append(f"`{family}` ({' and '.join(at)})")
+        if parts:
+            found.append(f"{name} {', '.join(parts)}")
+    return "; ".join(found)
 
 
 def _plateau(results: RLResults) -> list[str]:
@@ -164,6 +201,11 @@ def _settings(results: RLResults) -> str:
         text = ", ".join(f"{key}={value}" for key, value in kept.items())
         rows.append((name, f"{low:g} to {high:g}", text))
     return _table(("task", "learning rates", "settings"), rows)
+
+
+def _each(column: "pd.Series[str]") -> str:
+    """The values of a column, each once."""
+    return ", ".join(dict.fromkeys(column))
 
 
 def _interval(found: Estimate, form: str) -> str:

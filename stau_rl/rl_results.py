@@ -2,10 +2,11 @@
 
 | file | a row per |
 | --- | --- |
-| `rl_runs.csv` | run: task, family, head, learning rate, role (tuning or evaluation), seed, scores |
+| `rl_runs.csv` | run: task, family, head, learning rate, role (tuning, evaluation, control), seed, scores |
 | `rl_curves.csv` | evaluation run and point of its learning curve |
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,10 @@ import numpy as np
 import pandas as pd
 
 from stau_rl.claim_settings import ROOT
-from stau_rl.rl_study import CURVES, RUNS
+from stau_rl.rl_study import CONTROL, CURVES, RUNS
 from stau_rl.rl_tasks import task_named
-from stau_rl.robust import Estimate, interquartile_interval, stratified_interval, unpaired_improvement
+from stau_rl.robust import Estimate, interquartile_interval, rank_sum_test, stratified_interval, unpaired_improvement
+from stau_rl.statistics import holm
 
 RESULTS = ROOT / "notebooks" / "results"
 PLATEAU = "plateau.csv"
@@ -88,10 +90,29 @@ class RLResults:
         """Interquartile mean of normalised scores over all tasks and seeds; the bootstrap is stratified by task."""
         return stratified_interval([self.normalised(task, family) for task in self.tasks], seed=BOOTSTRAP_SEED)
 
-    def improvement(self, task: str, family: str, kind: str = "sampled") -> Estimate:
-        """Probability that a run of a family scores more than one of the reference, ties counting half."""
-        ours, reference = (-self.evaluation(task, name)[kind].to_numpy() for name in (family, self.families[0]))
-        return unpaired_improvement(ours, reference)
+    def control(self, task: str, family: str) -> pd.DataFrame:
+        """Runs of the reference at the sharpness and learning rate of a family's choice; empty for the reference."""
+        runs = self.runs
+        return runs[(runs["task"] == task) & (runs["role"] == CONTROL) & (runs["control_of"] == family)]
+
+    def improvement(self, task: str, family: str, kind: str = "sampled", *, control: bool = False) -> Estimate:
+        """Probability that a run of a family scores more than one of the reference, ties counting half.
+
+        With `control` the reference has the family's sharpness and learning rate instead of its own best.
+        """
+        # What is compared counts regrets: less is better.
+        return unpaired_improvement(*(-scores for scores in self._pair(task, family, kind, control)))
+
+    def p_values(self, *, control: bool = False) -> dict[tuple[str, str], float]:
+        """Exact p-values of the rank sum, adjusted by Holm over all tasks and families."""
+        cells = [(task, family) for task in self.tasks for family in self.families[1:]]
+        cells = [cell for cell in cells if not control or len(self.control(*cell))]
+        raw = [rank_sum_test(*self._pair(*cell, "sampled", control)) for cell in cells]
+        return dict(zip(cells, map(float, holm(raw)), strict=True))
+
+    def _pair(self, task: str, family: str, kind: str, control: bool) -> tuple[Any, Any]:
+        other = self.control(task, family) if control else self.evaluation(task, self.families[0])
+        return self.evaluation(task, family)[kind].to_numpy(), other[kind].to_numpy()
 
     def profile(self, family: str, levels: Sequence[float]) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Performance profile: share of runs, over all tasks, whose normalised score is above each level."""
@@ -100,8 +121,9 @@ class RLResults:
 
 
 def summary(results: RLResults) -> pd.DataFrame:
-    """A row per task and family: what was chosen, both scores, and the probability of improvement."""
+    """A row per task and family: what was chosen, both scores, and the probabilities of improvement."""
     rows = []
+    p_values = results.p_values()
     for task in results.tasks:
         for family in results.families:
             head, rate = results.tuned(task, family)
@@ -112,5 +134,8 @@ def summary(results: RLResults) -> pd.DataFrame:
                 row |= {kind: found.value, f"{kind}_low": found.low, f"{kind}_high": found.high}
             chance = results.improvement(task, family)
             row |= {"improvement": chance.value, "improvement_low": chance.low, "improvement_high": chance.high}
+            row["p_holm"] = p_values.get((task, family), math.nan)
+            if len(results.control(task, family)):
+                row["over_control"] = results.improvement(task, family, control=True).value
             rows.append(row)
     return pd.DataFrame(rows)

@@ -3,7 +3,9 @@
 For each task and family of heads, every point of the grid (sharpness x learning rate) is played on the tuning seeds;
 the point of the best mean score is then played on the evaluation seeds, which no tuning has seen. A score is the mean
 return of the last evaluation with sampled actions; of points with equal scores the one that learned faster is taken.
-Runs are independent processes of one thread; each leaves a file, so the study goes on where it was stopped.
+Beside each head the first family is played on the same seeds at the sharpness and learning rate that were chosen for
+that head, as its control: what is left between the two is not a matter of temperature. Runs are independent processes
+of one thread; each leaves a file, so the study goes on where it was stopped.
 """
 
 import argparse
@@ -28,11 +30,12 @@ from stau_rl.machine import device
 from stau_rl.plugin import head_hashes
 from stau_rl.rl_pool import RunPool
 from stau_rl.rl_run import RunSpec
-from stau_rl.rl_tasks import FAMILIES, TASKS, Family, Task, parse_family, points, settings, task_named
+from stau_rl.rl_tasks import BLANK, FAMILIES, TASKS, Family, Task, parse_family, points, settings, task_named
 from stau_rl.study_seeds import purpose_seed
 
 TUNING_SEEDS, SEEDS = 3, 10
 RUN_FILES, RUNS, CURVES = "runs", "rl_runs.csv", "rl_curves.csv"
+CONTROL = "control"
 POLL_SECONDS = 0.5
 Row = dict[str, Any]
 
@@ -46,9 +49,10 @@ class StudyRun:
         family: whose head.
         head: text of the head.
         rate: learning rate.
-        role: `tuning` or `evaluation`.
+        role: `tuning`, `evaluation`, or `control`, which has the seeds of the evaluation.
         seed: number of the seed within its role.
         shorter: divides the steps; 1 in a study that counts.
+        control_of: name of the family whose control this is.
     """
 
     task: Task
@@ -58,6 +62,7 @@ class StudyRun:
     role: str
     seed: int
     shorter: int = 1
+    control_of: str = ""
 
     @property
     def spec(self) -> RunSpec:
@@ -83,6 +88,21 @@ def tuning_runs(task: Task, family: Family, seeds: int, shorter: int) -> list[St
         for head, rate in points(task, family)
         for seed in range(seeds)
     ]
+
+
+def control_runs(
+    task: Task, family: Family, reference: Family, point: tuple[str, float], seeds: int, shorter: int = 1
+) -> list[StudyRun]:
+    """The reference at the sharpness and learning rate of a family's point; none for itself or on another grid."""
+    if not has_control(family, reference):
+        return []
+    head, rate = dict(zip(points(task, family), points(task, reference), strict=True))[point]
+    return [StudyRun(task, reference, head, rate, CONTROL, seed, shorter, family.name) for seed in range(seeds)]
+
+
+def has_control(family: Family, reference: Family) -> bool:
+    """Whether both have the same grid of sharpnesses, and are two."""
+    return family != reference and BLANK in family.text and BLANK in reference.text
 
 
 def best_point(rows: Sequence[Row]) -> tuple[str, float]:
@@ -111,6 +131,7 @@ def row_of(run: StudyRun, kept: dict[str, Any]) -> Row:
         "score_offset": run.family.offset,
         "learning_rate": run.rate,
         "role": run.role,
+        "control_of": run.control_of,
         "seed": run.seed,
         "sampled": kept["sampled"],
         "deterministic": kept["deterministic"],
@@ -160,13 +181,14 @@ def play_study(
     Args:
         out: the study's folder; created if it is not there.
         tasks: what is learned.
-        families: the heads.
+        families: the heads; the first is the reference.
         processes: runs played at a time.
         tuning_seeds: seeds per point of the grids.
         seeds: evaluation seeds.
         shorter: divides the steps of every task, to try a study out.
         plugins: files of heads that every process loads.
-        report: called with the runs done, all runs, and the seconds that all runs so far took together.
+        report: called with the rows done, all rows, and the seconds that all runs so far took together. Rows that ask
+            for the same run share it.
 
     Returns:
         A row per run, and a row per point of the evaluation runs' learning curves.
@@ -179,9 +201,11 @@ def play_study(
             raise ValueError(f"{name} must be at least 1, got {value!r}")
     pairs = [(task, family) for task in tasks for family in families]
     waiting = {pair: tuning_runs(*pair, tuning_seeds, shorter) for pair in pairs}
-    total = sum(len(runs) + seeds for runs in waiting.values())
+    total = estimate(tasks, families, tuning_seeds, seeds, shorter)[0]
     folder, about = RunFolder(out), _about()
-    found: dict[StudyRun, dict[str, Any]] = {}
+    # Rows by the file of their run, and what the files hold.
+    wanted: dict[StudyRun, str] = {}
+    found: dict[str, dict[str, Any]] = {}
     try:
         (out / RUN_FILES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -192,22 +216,28 @@ def play_study(
 
         def start(runs: Sequence[StudyRun]) -> None:
             """Take up what is there, and queue the rest: long runs first, so that none is left over at the end."""
+            known = set(wanted.values())
             for run in runs:
+                wanted[run] = name = run.file_name
+                if name in known:
+                    continue
+                known.add(name)
                 kept = folder.read(run)
                 if kept is None:
                     queue.append(run)
                 else:
-                    found[run] = kept
+                    found[name] = kept
             queue.sort(key=lambda run: run.task.seconds)
 
         def advance() -> None:
             """Start the evaluation of every pair whose tuning is complete."""
-            for pair in [pair for pair, runs in waiting.items() if all(run in found for run in runs)]:
-                rows = [row_of(run, found[run]) for run in waiting.pop(pair)]
-                head, rate = best_point(rows)
+            for pair in [pair for pair, runs in waiting.items() if all(wanted[run] in found for run in runs)]:
+                head, rate = best_point([row_of(run, found[wanted[run]]) for run in waiting.pop(pair)])
                 start([StudyRun(*pair, head, rate, "evaluation", seed, shorter) for seed in range(seeds)])
+                start(control_runs(*pair, families[0], (head, rate), seeds, shorter))
             if report is not None:
-                report(len(found), total, sum(kept["seconds"] for kept in found.values()))
+                done = sum(name in found for name in wanted.values())
+                report(done, total, sum(kept["seconds"] for kept in found.values()))
 
         start([run for runs in waiting.values() for run in runs])
         advance()
@@ -220,15 +250,15 @@ def play_study(
             for future in finished:
                 run = futures.pop(future)
                 result, seconds = pool.result(future)
-                found[run] = folder.write(run, result, seconds, about)
+                found[wanted[run]] = folder.write(run, result, seconds, about)
             if finished:
                 advance()
 
     def place(run: StudyRun) -> tuple[Any, ...]:
-        return tasks.index(run.task), families.index(run.family), run.role, run.head, run.rate, run.seed
+        return tasks.index(run.task), families.index(run.family), run.role, run.control_of, run.head, run.rate, run.seed
 
-    ordered = sorted(found, key=place)
-    return [row_of(run, found[run]) for run in ordered], list(_curves(ordered, found))
+    results = {run: found[wanted[run]] for run in sorted(wanted, key=place)}
+    return [row_of(run, kept) for run, kept in results.items()], list(_curves(results))
 
 
 def write_tables(folder: Path, rows: Sequence[Row], curves: Sequence[Row]) -> None:
@@ -243,15 +273,19 @@ def write_tables(folder: Path, rows: Sequence[Row], curves: Sequence[Row]) -> No
 def estimate(
     tasks: Sequence[Task], families: Sequence[Family], tuning_seeds: int, seeds: int, shorter: int = 1
 ) -> tuple[int, float]:
-    """Runs of a study, and the minutes that one core would need for them."""
-    counts = [(task, len(points(task, family)) * tuning_seeds + seeds) for task in tasks for family in families]
+    """Rows of a study, and the minutes that one core would need if each were a run of its own."""
+    counts = [
+        (task, len(points(task, family)) * tuning_seeds + seeds * (1 + has_control(family, families[0])))
+        for task in tasks
+        for family in families
+    ]
     return sum(count for _, count in counts), sum(task.seconds * count for task, count in counts) / 60 / shorter
 
 
-def _curves(runs: Sequence[StudyRun], found: dict[StudyRun, dict[str, Any]]) -> Iterator[Row]:
-    for run in runs:
+def _curves(results: dict[StudyRun, dict[str, Any]]) -> Iterator[Row]:
+    for run, kept in results.items():
         if run.role == "evaluation":
-            for number, point in enumerate(found[run]["curve"], 1):
+            for number, point in enumerate(kept["curve"], 1):
                 yield {
                     "task": run.task.name,
                     "family": run.family.name,

@@ -165,13 +165,13 @@ def test_the_speed_command_refuses_wrong_values_and_gradients():
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(300, 18, generator=generator).requires_grad_()
     case = (scores, torch.tensor(3.0, requires_grad=True), torch.randn(300, 18, generator=generator))
-    errors = fused_head_speed.check(reference_log_weights, *case)
+    errors = fused_head_speed.check(fused_head_speed.step(reference_log_weights, *case), *case)
     assert max(errors.values()) < 1e-3
     wrong_values = lambda scores, tau: reference_log_weights(scores, tau * 1.001)  # noqa: E731
     wrong_gradient = lambda scores, tau: reference_log_weights(scores, tau.detach()) + 0 * tau  # noqa: E731
     for wrong in (wrong_values, wrong_gradient):
         with pytest.raises(RuntimeError, match="too large"):
-            fused_head_speed.check(wrong, *case)
+            fused_head_speed.check(fused_head_speed.step(wrong, *case), *case)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")

@@ -118,19 +118,29 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
     rows, curves = play_study(
         tmp_path, task, [SOFTMAX, ESCORT], **arguments, report=lambda *numbers: reports.append(numbers[:2])
     )
-    assert reports[-1] == (28, 28)
-    assert len(played) == len(rows) == 2 * (12 + 2)
+    assert reports[-1] == (30, 30)
+    assert len(rows) == 2 * (12 + 2) + 2
+    control = [row for row in rows if row["role"] == "control"]
+    assert {(row["control_of"], row["family"], row["seed"]) for row in control} == {
+        (ESCORT.name, SOFTMAX.name, 0), (ESCORT.name, SOFTMAX.name, 1)
+    }  # fmt: skip
+    # Where the control is the reference's own best point, its runs are shared.
+    once = {row["head"] + str(row["learning_rate"]) for row in rows if row["role"] != "tuning"}
+    assert len(played) == 24 + 2 * len(once)
     for family in ("softmax(beta={x})", "escort(p={x}) + 1"):
         mine = [row for row in rows if row["family"] == family]
         chosen = best_point([row for row in mine if row["role"] == "tuning"])
         assert {(r["head"], r["learning_rate"]) for r in mine if r["role"] == "evaluation"} == {chosen}
+    slope = parse_head(chosen[0]).p
+    assert {(r["head"], r["learning_rate"]) for r in control} == {(SOFTMAX.head(slope), chosen[1])}
     assert {(row["family"], row["seed"]) for row in curves} == {
         (f, s) for f in (SOFTMAX.name, ESCORT.name) for s in (0, 1)
     }
     removed = next((tmp_path / "runs").iterdir())
     removed.unlink()
+    before = len(played)
     again, _ = play_study(tmp_path, task, [SOFTMAX, ESCORT], **arguments)
-    assert len(played) == 29
+    assert len(played) == before + 1
     without = [{name: value for name, value in row.items() if name != "seconds"} for row in again]
     assert without == [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
