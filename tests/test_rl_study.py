@@ -148,7 +148,8 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
 def test_the_command_prints_its_plan_and_names_mistakes(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cli.main(["rl-study", "--plan", "--task", "ppo-cartpole"])
-    assert "184 runs" in capsys.readouterr().out
+    # Four families of 12 points on 3 seeds, 10 evaluation seeds, and 10 of the control of the three others.
+    assert "214 runs" in capsys.readouterr().out
     with pytest.raises(SystemExit) as stop:
         cli.main(["rl-study", "--task", "chess"])
     assert stop.value.code == 2
@@ -176,19 +177,22 @@ def test_a_stratified_interval_resamples_within_groups():
 
 @pytest.fixture
 def results(tmp_path) -> RLResults:
-    """Four seeds, two tasks: escort wins the first for sure and ties the second."""
+    """Four seeds, two tasks: escort wins the first for sure and ties the second; its control wins the first too."""
     rows, curves = [], []
     scores = {
         ("ppo-cartpole", SOFTMAX): [490, 480, 470, 460],
-        ("ppo-cartpole", ESCORT): [500, 500, 500, 500],
+        ("ppo-cartpole", ESCORT): [500, 499, 498, 497],
         ("ppo-acrobot", SOFTMAX): [-80, -86, -85, -95],
         ("ppo-acrobot", ESCORT): [-80, -86, -85, -95],
     }
     for (name, family), values in scores.items():
         task = task_named(name)
-        for role, role_scores in (("tuning", values[:1]), ("evaluation", values)):
+        rate = {SOFTMAX: task.rates[0], ESCORT: task.rates[1]}[family]
+        kinds = [("tuning", family, "", values[:1]), ("evaluation", family, "", values)]
+        kinds += [("control", SOFTMAX, ESCORT.name, [400] * 4)] if family == ESCORT else []
+        for role, head_family, control_of, role_scores in kinds:
             for seed, score in enumerate(role_scores):
-                run = StudyRun(task, family, family.head(1.5), 1e-3, role, seed)
+                run = StudyRun(task, head_family, head_family.head(1.5), rate, role, seed, 1, control_of)
                 kept = {
                     "settings": run.spec.settings,
                     "curve": [{"train_return": 1.0}],
@@ -213,19 +217,31 @@ def test_the_summary_by_hand(results):
     normalised = results.normalised("ppo-cartpole", SOFTMAX.name)
     assert sorted(normalised)[-1] == pytest.approx(1.0)
     assert sorted(normalised)[0] == pytest.approx((460 - 22) / (490 - 22))
+    # Four to four apart: 2 of the 70 choices of ranks; Holm doubles the smaller p. Ties through and through: 1.
+    assert results.p_values() == {
+        ("ppo-cartpole", ESCORT.name): pytest.approx(2 * 2 / 70),
+        ("ppo-acrobot", ESCORT.name): 1.0,
+    }
+    assert table.loc[("ppo-acrobot", ESCORT.name), "over_control"] == 0.0
     # Above 1: all four escort runs on CartPole, and Acrobot's three above -87.
     assert results.profile(ESCORT.name, [1.0])[0] == 7 / 8
 
 
 def test_the_page_says_what_the_rows_say(results, tmp_path):
     sentences = conclusions(results)
-    assert "scores higher on ppo-cartpole; shows no difference that these seeds can tell on ppo-acrobot" in sentences[0]
-    assert "ppo-cartpole: `escort(p={x}) + 1` reaches the reference score of 490" in sentences[1]
+    # p = 4/70 after Holm: four seeds are too few for two comparisons.
+    assert "`escort(p={x}) + 1` against `softmax(beta={x})`, each at its best: shows no difference" in sentences[0]
+    once = RLResults(results.runs[results.runs["task"] == "ppo-cartpole"], results.curves)
+    assert "each at its best: scores higher on ppo-cartpole." in conclusions(once)[0]
+    assert "at the same sharpness and learning rate: scores higher on ppo-cartpole." in conclusions(once)[1]
+    assert "ppo-cartpole `softmax(beta={x})` (learning rate), `escort(p={x}) + 1` (learning rate)" in sentences[2]
+    assert "ppo-cartpole: `escort(p={x}) + 1` reaches the reference score of 490" in sentences[3]
     assert "ppo-acrobot: no head reaches" not in " ".join(sentences)
     text = page(results)
     assert text == page(results)
     assert "## Plateaus" not in text
     assert "475.0 [" in text
+    assert "1.00, p 0.057 | 400.0 [400.0, 400.0] | 1.00, p 0.057 |" in text
     save_figures(results, tmp_path)
     first = (tmp_path / "rl_profiles.png").read_bytes()
     save_figures(results, tmp_path)

@@ -5,7 +5,13 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from stau_rl.robust import interquartile_interval, interquartile_mean, paired_improvement, unpaired_improvement
+from stau_rl.robust import (
+    interquartile_interval,
+    interquartile_mean,
+    paired_improvement,
+    rank_sum_test,
+    unpaired_improvement,
+)
 from stau_rl.statistics import wilson_interval
 
 
@@ -125,3 +131,23 @@ def test_unpaired_improvement_covers_where_the_truth_is_known() -> None:
 def test_errors_name_the_argument(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 5), (3, 4), (6, 6), (10, 10)])
+def test_the_rank_sum_test_is_exact_with_and_without_ties(n: int, m: int) -> None:
+    random = np.random.default_rng(n)
+    a, b = random.normal(size=n) + 1, random.normal(size=m)
+    assert rank_sum_test(a, b) == pytest.approx(stats.mannwhitneyu(a, b, method="exact").pvalue, rel=1e-12)
+    if n > 1:
+        a, b = random.integers(0, 4, n), random.integers(0, 5, m)
+        everything = stats.PermutationMethod(200_000)
+        assert rank_sum_test(a, b) == pytest.approx(stats.mannwhitneyu(a, b, method=everything).pvalue, rel=1e-9)
+    assert rank_sum_test([1.0] * n, [1.0] * m) == 1.0
+
+
+def test_the_rank_sum_test_goes_over_to_the_normal_approximation() -> None:
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=50) + 0.3, random.normal(size=51)
+    assert rank_sum_test(a, b) == stats.mannwhitneyu(a, b, method="asymptotic").pvalue
+    assert rank_sum_test(a, b[:50]) == pytest.approx(stats.mannwhitneyu(a, b[:50], method="exact").pvalue, rel=1e-9)
+    assert rank_sum_test(np.ones(80), np.ones(80)) == 1.0
