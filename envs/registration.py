@@ -3,8 +3,6 @@
 `import stau_rl` does it: at once where Gymnasium is loaded already, else as soon as it is.
 """
 
-from gymnasium.envs.registration import register, registry
-
 from stau_rl.envs.task_registration import register_tasks
 
 NAMESPACE = "stau_rl"
@@ -14,10 +12,13 @@ IDS = tuple(f"{NAMESPACE}/{kind}Bandit-v0" for kind in KINDS)
 
 def register_environments() -> None:
     """Register every id that is not registered yet: the bandits, and the tasks of recall."""
+    # Importing Gymnasium may register everything, this included.
+    import gymnasium
+
     register_tasks()
     for name, kind in zip(IDS, KINDS, strict=True):
-        if name not in registry:
-            register(
+        if name not in gymnasium.registry:
+            gymnasium.register(
                 name,
                 entry_point=f"stau_rl.envs.bandits:{kind}BanditEnv",
                 vector_entry_point=f"stau_rl.envs.bandit_vectors:{kind}BanditVectorEnv",

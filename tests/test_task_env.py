@@ -116,3 +116,10 @@ def test_registering_imports_neither_torch_nor_a_task() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("first", ["registration", "task_registration", "bandits", "bandit_vectors", "task_env"])
+def test_any_module_of_the_environments_may_be_the_first_import(first: str) -> None:
+    code = f"import stau_rl.envs.{first}\nimport gymnasium\nprint('stau_rl/Passkey-v0' in gymnasium.registry)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "True"
