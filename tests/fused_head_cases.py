@@ -64,8 +64,14 @@ def errors(entries, masked, per_row, eps, rows=MANY, scale=3.0):
         out, grad_scores, grad_tau = outcome(function, *case, eps)
         tau = case[1].double().reshape(-1, 1)
         allowed = 3e-6 * tau + 4e-7 * exact[0].abs()
-        largest = exact[1].abs().amax(-1, keepdim=True).clamp(min=1e-3)
-        size = case[3].double().abs().sum(-1)
+        # The size of what a gradient is the difference of: where a row's gradients cancel, nothing else bounds them.
+        counted = torch.ones_like(case[0], dtype=torch.bool) if case[2] is None else case[2]
+        size = torch.where(counted, case[3].double().abs(), 0.0)
+        parts = torch.where(counted, size + exact[0].exp() * size.sum(-1, keepdim=True), 0.0)
+        working = torch.where(counted, case[0].double(), 0.0)
+        slope = torch.sigmoid(working) / (torch.nn.functional.softplus(working) + eps)
+        largest = (tau * slope * parts).amax(-1, keepdim=True).clamp(min=1e-30)
+        size = size.sum(-1).clamp(min=1e-30)
         size = size if per_row else size.sum()
         found[name] = {
             "log_weights": float(((out - exact[0]).abs() / allowed).max()),
