@@ -70,7 +70,8 @@ def page(results: RLResults) -> str:
         "p the exact one of the rank sum, adjusted by Holm over all tasks and heads; the sentences above ask for "
         f"p <= {ALPHA:g}. "
         "*Control* is the first head on the same seeds at the sharpness and learning rate that were chosen for the "
-        "other: what it scores is a matter of these two, not of the head.",
+        "other: what it scores is a matter of these two, not of the head. A star marks a choice at an end of its grid: "
+        "a better one may lie outside.",
         "## Scores",
         *(block for task in results.tasks for block in _task(results, task)),
         "## Over all tasks",
@@ -113,8 +114,6 @@ def conclusions(results: RLResults) -> list[str]:
             ]
             if parts:
                 found.append(f"`{family}` against `{reference}`, {against}: {'; '.join(parts)}.")
-    if ends := _at_the_ends(results):
-        found.append(f"Where the chosen point lies at an end of its grid, a better one may lie outside: {ends}.")
     for task in results.tasks:
         goal = task_named(task).goal
         met = [family for family in results.families if results.score(task, family).value >= goal]
@@ -137,7 +136,8 @@ def _task(results: RLResults, task: str) -> list[str]:
         has_control = len(control) > 0
         cells.append(_interval(interquartile_interval(control["sampled"], seed=0), ".1f") if has_control else "")
         cells.append(_chance(results, cell, controlled.get(cell), control=True))
-        rows.append((f"`{family}`", f"`{head}`", f"{rate:g}", *cells))
+        head_end, rate_end = _ends(task, family, head, rate)
+        rows.append((f"`{family}`", f"`{head}`{head_end}", f"{rate:g}{rate_end}", *cells))
     return [
         f"### {task}",
         f"{known.agent.upper()} on {known.env}, {steps} steps; reference score {known.goal:g}.",
@@ -153,22 +153,11 @@ def _chance(results: RLResults, cell: tuple[str, str], p: float | None, *, contr
     return "" if p is None else f"{_interval(results.improvement(*cell, control=control), '.2f')}, p {p:.2g}"
 
 
-def _at_the_ends(results: RLResults) -> str:
-    """Tasks with the heads whose chosen learning rate or sharpness is the first or last of its grid."""
-    found = []
-    for name in results.tasks:
-        task, parts = task_named(name), []
-        for family in results.families:
-            head, rate = results.tuned(name, family)
-            grid = points(task, parse_family(family))
-            heads = list(dict.fromkeys(head for head, _ in grid))
-            at = ["learning rate"] if rate in task.rates else []
-            at += ["sharpness"] if len(heads) > 1 and head in (heads[0], heads[-1]) else []
-            if at:
-                parts.append(f"`{family}` ({' and '.join(at)})")
-        if parts:
-            found.append(f"{name} {', '.join(parts)}")
-    return "; ".join(found)
+def _ends(task: str, family: str, head: str, rate: float) -> tuple[str, str]:
+    """A star each for a head and a learning rate at an end of their grids."""
+    known = task_named(task)
+    heads = list(dict.fromkeys(one for one, _ in points(known, parse_family(family))))
+    return "*" * (len(heads) > 1 and head in (heads[0], heads[-1])), "*" * (rate in known.rates)
 
 
 def _plateau(results: RLResults) -> list[str]:
