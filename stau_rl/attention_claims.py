@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stau_rl.attention_data import AttentionData
+from stau_rl.probe_plan import MAY_BE_SILENT, MORE
 
 RECALL, SILENCE, MQAR = "recall", "silence", "mqar"
 
@@ -52,7 +53,13 @@ class Expected:
         return bool(len(values) and (values >= self.low - 1e-5).all() and (values <= self.high + 1e-5).all())
 
 
-_SILENT = ("pn_fir_tau", "pn_fir_tau_sink", "pn_fir_tau_calibrated", "pn_fir_tau_sink(calibrate=threshold)")
+SILENCE_BOUNDS = {
+    "mass_unanswerable": (0.0, 0.01),
+    "decoded": (0.96, 1.0),
+    "recall": (0.96, 1.0),
+    "false_refusal": (0.0, 0.05),
+}
+"""Of heads that may be silent, on every seed."""
 EXPECTED = (
     Expected(RECALL, "softmax", "decoded", 0.10, 0.35, every=False),
     *(Expected(RECALL, "sm_fir", metric, low=0.99) for metric in ("decoded", "recall")),
@@ -60,9 +67,7 @@ EXPECTED = (
     Expected(SILENCE, "sm_fir", "mass_unanswerable", low=1.0),
     Expected(SILENCE, "softmax_off_by_one_fir", "mass_unanswerable", low=0.5, every=False),
     Expected(SILENCE, "pn_fir_c", "mass_unanswerable", 0.2, 0.5, every=False),
-    *(Expected(SILENCE, name, "mass_unanswerable", high=0.01) for name in _SILENT),
-    *(Expected(SILENCE, name, metric, low=0.96) for metric in ("decoded", "recall") for name in _SILENT),
-    *(Expected(SILENCE, name, "false_refusal", high=0.05) for name in _SILENT),
+    *(Expected(SILENCE, name, metric, *bounds) for metric, bounds in SILENCE_BOUNDS.items() for name in MAY_BE_SILENT),
     Expected(MQAR, "softmax", "decoded", low=0.99),
 )
 """What published measurements of these heads, under the recipe that they give, lead one to expect."""
@@ -70,6 +75,15 @@ EXPECTED = (
 KEPT, LOST, LEARNED = 0.95, 0.8, 0.5
 """Shares of the recall at the trained length: at least the first is kept, less than the second is lost. A recall at the
 trained length below the third leaves nothing to keep or lose."""
+
+
+def silence_holds(data: AttentionData, normaliser: str) -> tuple[int, int]:
+    """Seeds of the part with more of them that meet every expectation of silence, and how many there are."""
+    rows = data.seeds(MORE, SILENCE, normaliser)
+    held = np.ones(len(rows), dtype=bool)
+    for metric, (low, high) in SILENCE_BOUNDS.items():
+        held &= rows[metric].between(low - 1e-5, high + 1e-5).to_numpy()
+    return int(held.sum()), len(rows)
 
 
 def expected_rows(data: AttentionData) -> Iterator[tuple[str, ...]]:

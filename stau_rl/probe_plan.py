@@ -13,10 +13,8 @@ from stau_rl.probe_model import Shape
 from stau_rl.probe_train import Recipe
 
 SIZES = ("small", "full")
-FIR = (
-    *("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_c", "pn_fir_tau", "pn_fir_tau_sink"),
-    *("pn_fir_tau_calibrated", "pn_fir_tau_sink(calibrate=threshold)"),
-)
+MAY_BE_SILENT = ("pn_fir_tau", "pn_fir_tau_sink", "pn_fir_tau_calibrated", "pn_fir_tau_sink(calibrate=threshold)")
+FIR = ("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_c", *MAY_BE_SILENT)
 ALL_FIR = (
     *FIR,
     *("ssmax_fir", "s_tau_fir", "escort_fir", "sparsemax_fir", "entmax15_fir", "learned_sink_fir", "softpick_fir"),
@@ -38,6 +36,8 @@ RATIOS = (0.05, 0.2, 0.5, 1.0)
 STARTS = (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
 FACTORS = (2, 4, 8, 16)
 P, SIGMAS, TAPS = (2, 3, 5, 10, 15, 20), (0.5, 1.0, 2.0, 4.0), (1, 2, 3, 5, 7, 9)
+MORE, TIMES = "more seeds", 4
+"""Name of the part that trains on more seeds, and how many times as many."""
 PART = "probe"
 """Name of the settings that were asked for by name, without a place in the plan."""
 
@@ -145,6 +145,7 @@ def _full(seeds: tuple[int, ...]) -> list[Setting]:
         Setting("recall", "recall", (*PLAIN, *ALL_FIR), seeds),
         Setting("silence", "silence", ALL_FIR, seeds),
         Setting("null label", "silence(silence=null)", ALL_FIR, seeds),
+        Setting(MORE, "silence", MAY_BE_SILENT, tuple(range(TIMES * len(seeds)))),
     ]
     settings += [
         Setting("distractors", f"recall(distractor_ratio={ratio:g}, distractors={kind})", (*FIR, "softmax"), seeds)

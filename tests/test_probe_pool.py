@@ -132,9 +132,9 @@ def alive(process: int) -> bool:
 
 def test_the_whole_plan_is_cut_into_pieces_of_like_work() -> None:
     settings = plan("full", 5)
-    assert len(settings) == 26
+    assert len(settings) == 27
     pieces = split(settings, torch.device("cuda"))
-    assert all(len(piece.normalisers) <= 9 and piece.seeds == (0, 1, 2, 3, 4) for piece in pieces)
+    assert all(len(piece.normalisers) <= 9 and piece.seeds[:5] == (0, 1, 2, 3, 4) for piece in pieces)
     for setting in settings:
         mine = [piece for piece in pieces if (piece.part, piece.task) == (setting.part, setting.task)]
         assert tuple(name for piece in mine for name in piece.normalisers) == setting.normalisers
