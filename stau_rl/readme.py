@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from stau_rl.agents import POLICIES, SCORES, Pipe, parse_policy
 from stau_rl.envs import ARMS
@@ -13,6 +14,8 @@ from stau_rl.heads import HEADS
 from stau_rl.heads.base import MASS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
+from stau_rl.rl_results import RESULTS, RLResults
+from stau_rl.rl_tasks import task_named
 from stau_rl.speed_page import tables as speed_tables
 from stau_rl.speed_rows import ROWS, read
 
@@ -46,7 +49,49 @@ def tables() -> dict[str, str]:
             ("task", "context and answer", "a guess is right"),
             [(f"`{name}`", task.formula, f"{task().chance:.3f}") for name, task in TASKS.items()],
         ),
+        "rl": _reinforcement(),
+        "fused head": _fused_head(),
     }
+
+
+def _reinforcement() -> str:
+    """Interquartile mean and interval of every task and family of the committed study."""
+    results = RLResults.load()
+    rows = []
+    for task in results.tasks:
+        found = [results.score(task, family) for family in results.families]
+        goal = f"{task_named(task).goal:g}"
+        rows.append((task, goal, *(f"{score.value:.1f} [{score.low:.1f}, {score.high:.1f}]" for score in found)))
+    return _markdown(("task", "asked for", *(f"`{family}`" for family in results.families)), rows)
+
+
+def _fused_head() -> str:
+    """Times of the fused head and of its rivals, from the committed rows."""
+    rows = pd.read_csv(RESULTS / "fused_head_speed.csv")
+    header = (
+        "device",
+        "scores",
+        "loop",
+        "device time, us",
+        "fused is faster by",
+        "of a copy's bandwidth",
+        "called, us",
+    )
+    return _markdown(
+        header,
+        [
+            (
+                row["device"],
+                f"[{row['rows']}, {row['entries']}]",
+                row["loop"],
+                f"{row['device_us']:.1f} ({row['device_us_p20']:.1f}, {row['device_us_p80']:.1f})",
+                f"{row['fused_is_faster_by']:.1f} x",
+                f"{row['percent_of_copy']:.0f} %",
+                f"{row['called_us']:.0f}",
+            )
+            for row in rows.to_dict("records")
+        ],
+    )
 
 
 def _engines() -> str:
