@@ -30,7 +30,7 @@ class AttentionSpec:
         learn: the parameters of the normaliser that are learned, one value per attention head.
         scores: `dot`, q.k / sqrt(d), or `cosine`, log d log n cos(q, k) with n keys in the row (LSSA).
         output: `plain`, or `rms`: what a row mixes is brought to unit mean square, for weights of any mass.
-        calibrate: what the first batch sets: `none`; `threshold`, one below the 30 % quantile of the rows' largest
+        calibrate: what the first batch sets: `none`; `threshold`, one below the 10 % quantile of the rows' largest
             scores; or `tau_star`, the closed form of `stau_rl.calibration.tau_star`, pooled over each head's rows.
     """
 

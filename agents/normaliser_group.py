@@ -14,7 +14,7 @@ from stau_rl.agents.learned import to_legal, to_raw
 from stau_rl.heads import Head, PowerNorm
 from stau_rl.heads.log_softplus import log_phi
 
-LOW = 0.3
+LOW = 0.1
 CALIBRATED = {"threshold": "threshold", "tau_star": "tau"}
 
 
@@ -100,7 +100,6 @@ def low_peak(head: Head, scores: Tensor, mask: Tensor) -> Tensor:
     """The value that all but `LOW` of the rows with a key exceed by their largest score, as `head` sees the scores.
 
     A row that starts below the gate's middle has little gradient, and its key may stay unlearned for good: so few do.
-    But where almost none does, the gate is open on every row and may never learn to close.
 
     Returns:
         [models, heads].

@@ -36,7 +36,7 @@ RATIOS = (0.05, 0.2, 0.5, 1.0)
 STARTS = (-2.0, -1.0, 0.0, 1.0, 2.0, 4.0)
 FACTORS = (2, 4, 8, 16)
 P, SIGMAS, TAPS = (2, 3, 5, 10, 15, 20), (0.5, 1.0, 2.0, 4.0), (1, 2, 3, 5, 7, 9)
-MORE, TIMES = "more seeds", 4
+MORE, TIMES = "more seeds", 8
 """Name of the part that trains on more seeds, and how many times as many."""
 PART = "probe"
 """Name of the settings that were asked for by name, without a place in the plan."""

@@ -147,7 +147,7 @@ def test_plans_parse_and_say_what_is_wrong() -> None:
         settings = plan(size, seeds)
         assert {"recall", "silence", "length"} <= {setting.part for setting in settings}
         more = [setting for setting in settings if setting.part == "more seeds"]
-        assert [setting.seeds for setting in more] == [tuple(range(20))] * (size == "full")
+        assert [setting.seeds for setting in more] == [tuple(range(40))] * (size == "full")
         assert all(setting.seeds == tuple(range(seeds)) for setting in settings if setting not in more)
     with pytest.raises(ValueError, match="size must be one of small, full"):
         plan("large", 1)
