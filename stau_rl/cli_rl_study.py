@@ -15,9 +15,9 @@ from stau_rl.cli_count import Count, OptionalCount
 class RLStudy:
     """Compare heads in policy-gradient agents: tuned on equal grids and seeds of their own, scored on others.
 
-    Without arguments it plays five tasks and four heads, 920 runs, for hours of one core: see --plan, and --shorter to
-    try it out. The folder holds a file per run, rl_runs.csv and rl_curves.csv; python -m stau_rl.rl_page --publish DIR
-    makes the page docs/rl.md of them.
+    Without arguments it plays five tasks and four heads, about a thousand runs, for hours of one core: see --plan, and
+    --shorter to try it out. The folder holds a file per run, rl_runs.csv and rl_curves.csv; python -m stau_rl.rl_page
+    --publish DIR makes the page docs/rl.md of them.
 
     Example: stau-rl rl-study --task ppo-cartpole --family "softmax(beta={x})" --family "escort(p={x}) + 1"
     """
@@ -85,8 +85,8 @@ class RLStudy:
                 report=lambda done, total, seconds: bar(done),
             )
         write_tables(out, rows, curves)
-        from stau_rl.rl_results import RLResults, summary
+        from stau_rl.rl_results import RLResults, rounded, summary
 
-        shown = summary(RLResults.load(out)).drop(columns=["family", "seeds"]).round(2).to_string(index=False)
+        shown = rounded(summary(RLResults.load(out))).drop(columns=["family", "seeds"]).to_string(index=False)
         console.print(shown, highlight=False, markup=False, soft_wrap=True)
         console.print(f"Rows: {out / RUNS}", highlight=False, markup=False, soft_wrap=True)

@@ -42,6 +42,11 @@ def plateau_section(csv_path: str | Path = RESULTS / TABLE) -> str:
     rows = read_rows(Path(csv_path))
     if "kind" not in rows or not (rows["kind"] == "best").any():
         raise ValueError(f"{csv_path} holds no rows of a plateau benchmark")
+    return section_of(rows)
+
+
+def section_of(rows: pd.DataFrame) -> str:
+    """The section of `plateau_section`, from rows."""
     best = rows[rows["kind"] == "best"]
     parts = ["## The plateau of policy gradients", _setup(rows)]
     parts += ["\n".join(f"- {sentence}" for sentence in findings(rows))]

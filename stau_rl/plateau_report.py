@@ -11,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 EDGES = {"low": "v", "high": "^"}
+LEFT = 0.005
+"""Share of draws from which it is told that they were there and left again."""
 HEAD, CELL, GAP = 34, 22, 2
 """Columns of text: of a head, of a cell such as `>20000 [15696, >20000]`, and between two cells."""
 
@@ -65,9 +67,9 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     first = best.iloc[0]
     sizes = sorted(grid["step_size"].unique())
     yield (
-        f"There: within {first['within']:g} of the best reward. {int(first['draws'])} draws of the rewards, up to "
-        f"{int(first['updates'])} updates; 95 % intervals. Each head at the best of the same {len(sizes)} step sizes, "
-        f"{sizes[0]:g} to {sizes[-1]:g}, chosen on {int(grid['draws'].iloc[0])} other draws."
+        f"There: within {first['within']:g} of the best reward at any time. {int(first['draws'])} draws of the rewards, "
+        f"up to {int(first['updates'])} updates; 95 % intervals. Each head at the best of the same {len(sizes)} step "
+        f"sizes, {sizes[0]:g} to {sizes[-1]:g}, chosen on {int(grid['draws'].iloc[0])} other draws."
     )
     trivial = best.groupby(["arms", "start"], sort=False)["at_start"].max().reset_index()
     early = [
@@ -79,3 +81,11 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     edges = best[best["edge"] != ""]
     if len(edges):
         yield f"In {len(edges)} cases (^ or v) the best step size lies at an end of the grid."
+    left = best[best["outside_at_end"] - best["failed"] >= LEFT]
+    again = [
+        f"`{row['method']}` {100 * (row['outside_at_end'] - row['failed']):.0f} % (K = {row['arms']}, {row['start']}, "
+        f"{row['gradient']})"
+        for row in left.to_dict("records")
+    ]
+    if again:
+        yield f"Draws that were there and are outside again after the last update: {', '.join(again)}."

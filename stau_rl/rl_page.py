@@ -13,6 +13,7 @@ import pandas as pd
 from stau_rl.atomic import whole_file
 from stau_rl.claim_notebook import notebook
 from stau_rl.claim_settings import ROOT
+from stau_rl.plateau_page import section_of
 from stau_rl.rl_figures import save_figures
 from stau_rl.rl_results import RESULTS, RLResults
 from stau_rl.rl_study import CURVES, RUNS
@@ -33,10 +34,10 @@ CELLS = (
         "code",
         "%matplotlib inline\n"
         "from stau_rl.rl_figures import draw_curves, draw_profiles\n"
-        "from stau_rl.rl_results import RLResults, summary\n"
+        "from stau_rl.rl_results import RLResults, rounded, summary\n"
         "\n"
         "results = RLResults.load()\n"
-        "summary(results).round(2)",
+        "rounded(summary(results))",
     ),
     ("markdown", "## Learning curves\n\nMedian over seeds, and the middle half."),
     ("code", "draw_curves(results)"),
@@ -65,7 +66,8 @@ def page(results: RLResults) -> str:
         f"{RATES} learning rates. The best point is then played on {evaluation} other seeds, and those are reported. "
         "`+ 1` is the initial value of all action scores.",
         "**Score**: mean return of 100 episodes after the last step. *Sampled* follows the policy, *deterministic* "
-        "takes its likeliest action. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
+        "takes its likeliest action. Where points of the grid have equal scores, the one with the higher mean of the "
+        "learning curve is chosen. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
         "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half), "
         "p the exact one of the rank sum, adjusted by Holm over all tasks and heads; the sentences above ask for "
         f"p <= {ALPHA:g}. "
@@ -83,11 +85,13 @@ def page(results: RLResults) -> str:
         ),
         "![Performance profiles](rl_profiles.png)",
         "![Learning curves](rl_curves.png)",
-        *_plateau(results),
+        *([] if results.plateau is None else [section_of(results.plateau).rstrip()]),
         "## How it was made",
         f"{len(played)} runs, {played['seconds'].sum() / 60:.0f} core-minutes on {_each(runs['device'])}; "
         f"{_each(runs['versions'])}; commit {_each(runs['commit'])}. `stau-rl rl-study --out DIR` plays it, "
-        "`python -m stau_rl.rl_page --publish DIR` takes the rows over. Settings beside the tuned ones:",
+        "`python -m stau_rl.rl_page --publish DIR` takes the rows over. With the same versions on the same kind of "
+        "processor it gives the same numbers; with others single runs differ, as those of other seeds do. Settings "
+        "beside the tuned ones:",
         _settings(results),
     ]
     return "\n\n".join(parts) + "\n"
@@ -158,25 +162,6 @@ def _ends(task: str, family: str, head: str, rate: float) -> tuple[str, str]:
     known = task_named(task)
     heads = list(dict.fromkeys(one for one, _ in points(known, parse_family(family))))
     return "*" * (len(heads) > 1 and head in (heads[0], heads[-1])), "*" * (rate in known.rates)
-
-
-def _plateau(results: RLResults) -> list[str]:
-    """A section of the plateau benchmark, where its rows are there."""
-    if results.plateau is None:
-        return []
-    rows = results.plateau[(results.plateau["kind"] == "best") & (results.plateau["gradient"] == "sampled")]
-    cells = [
-        (str(row.arms), str(row.start), f"`{row.method}`", f"{row.failed:.2f}")
-        for row in rows.itertuples()
-        if row.start != "uniform"
-    ]
-    return [
-        "## Plateaus",
-        "A one-state problem whose probability mass starts on the second-best action, learned with sampled gradients: "
-        "share of draws that are not within 0.01 of the optimum at the end, each method at its best step size "
-        "(`notebooks/results/plateau.csv`, made by `stau-rl plateau`).",
-        _table(("actions", "start of the best", "method", "share that failed"), cells),
-    ]
 
 
 def _settings(results: RLResults) -> str:

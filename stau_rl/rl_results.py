@@ -139,3 +139,8 @@ def summary(results: RLResults) -> pd.DataFrame:
                 row["over_control"] = results.improvement(task, family, control=True).value
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def rounded(table: pd.DataFrame) -> pd.DataFrame:
+    """A summary to read: two decimals, but learning rates in full."""
+    return table.round(2).assign(learning_rate=table["learning_rate"].map("{:g}".format))

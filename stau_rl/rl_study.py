@@ -196,9 +196,8 @@ def play_study(
     Raises:
         ValueError: an argument is out of range, or the folder is in use or cannot be written.
     """
-    for name, value in (("processes", processes), ("tuning_seeds", tuning_seeds), ("seeds", seeds)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value!r}")
+    if processes < 1:
+        raise ValueError(f"processes must be at least 1, got {processes!r}")
     pairs = [(task, family) for task in tasks for family in families]
     waiting = {pair: tuning_runs(*pair, tuning_seeds, shorter) for pair in pairs}
     total = estimate(tasks, families, tuning_seeds, seeds, shorter)[0]
@@ -273,7 +272,14 @@ def write_tables(folder: Path, rows: Sequence[Row], curves: Sequence[Row]) -> No
 def estimate(
     tasks: Sequence[Task], families: Sequence[Family], tuning_seeds: int, seeds: int, shorter: int = 1
 ) -> tuple[int, float]:
-    """Rows of a study, and the minutes that one core would need if each were a run of its own."""
+    """Rows of a study, and the minutes that one core would need if each were a run of its own.
+
+    Raises:
+        ValueError: a number is less than 1.
+    """
+    for name, value in (("tuning_seeds", tuning_seeds), ("seeds", seeds), ("shorter", shorter)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value!r}")
     counts = [
         (task, len(points(task, family)) * tuning_seeds + seeds * (1 + has_control(family, families[0])))
         for task in tasks
@@ -321,7 +327,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--plan", action="store_true", help="only print what would be played")
     given = parser.parse_args(arguments)
     tasks, families = given.task or TASKS, given.family or FAMILIES
-    runs, minutes = estimate(tasks, families, given.tuning_seeds, given.seeds, given.shorter)
+    try:
+        runs, minutes = estimate(tasks, families, given.tuning_seeds, given.seeds, given.shorter)
+    except ValueError as error:
+        parser.error(str(error))
     wall = minutes / given.processes
     print(f"{runs} runs, about {minutes:.0f} core-minutes: {wall:.1f} minutes on {given.processes} cores", flush=True)
     if given.plan:

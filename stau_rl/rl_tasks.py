@@ -88,7 +88,7 @@ class Family:
     def head(self, slope: float) -> str:
         """The head whose log-weights have this slope at the initial scores; {x} is the slope where there is none."""
         if BLANK not in self.text:
-            return self.text
+            return str(parse_head(self.text))
         unit = parse_head(self.text.replace(BLANK, "2"))
         # The slope is proportional to the parameter.
         has_slope = unit.smooth_at_zero or self.offset != 0
