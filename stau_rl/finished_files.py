@@ -1,6 +1,7 @@
 """A folder of finished pieces of work, a CSV each: locked while in use, and gone on with after an interruption.
 
-The plateau benchmark, the probe and the study keep their cells, groups and settings in one of their own kind.
+The plateau benchmark, the probe and the study keep their cells, groups and settings in one of their own kind; a
+training, whose folder is another, keeps its seconds in the same form.
 """
 
 import json
@@ -63,24 +64,22 @@ class FinishedFolder:
         """Whether a piece is finished."""
         return any(self.path.glob(f"{self.pieces}/*.csv"))
 
-    def timing(self) -> dict[str, float]:
-        """Seconds of every piece that was done in this folder, by name."""
-        return read_timing(self.path)
-
     def _begin(self) -> None:
         """Write what is to be there before the first piece; the folder is locked."""
 
-    def _keep_seconds(self, name: str, seconds: float) -> None:
-        write_json(self.path / TIMING, {**self.timing(), name: round(seconds, 2)})
-
 
 def read_timing(folder: Path) -> dict[str, float]:
-    """Seconds of every piece that was done in a folder; none where the file is missing or damaged."""
+    """Seconds of every piece that was done in a folder, by name; none where the file is missing or damaged."""
     try:
         found: Any = json.loads((folder / TIMING).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def keep_seconds(folder: Path, name: str, seconds: float) -> None:
+    """Add the seconds of a piece to those of the folder."""
+    write_json(folder / TIMING, {**read_timing(folder), name: round(seconds, 2)})
 
 
 def write_table(path: Path, rows: pd.DataFrame, digits: int) -> None:

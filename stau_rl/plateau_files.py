@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from stau_rl.finished_files import FinishedFolder, read_table, write_table
+from stau_rl.finished_files import FinishedFolder, keep_seconds, read_table, write_table
 from stau_rl.plateau_cell import COLUMNS, Cell
 
 CELLS, TABLE, CURVES, FIGURE = "cells", "plateau.csv", "plateau_curves.csv", "plateau.png"
@@ -38,7 +38,7 @@ class PlateauFolder(FinishedFolder):
 
     def write(self, cell: Cell, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
         """Keep a cell's rows and how long they took; what is returned is what `read` will give."""
-        self._keep_seconds(cell.file_name, seconds)
+        keep_seconds(self.path, cell.file_name, seconds)
         write_rows(self.path / CELLS / cell.file_name, rows)
         return read_rows(self.path / CELLS / cell.file_name)
 

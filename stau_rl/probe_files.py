@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from stau_rl.atomic import whole_file
 from stau_rl.damaged import DAMAGED
-from stau_rl.finished_files import FinishedFolder, read_table
+from stau_rl.finished_files import FinishedFolder, keep_seconds, read_table
 from stau_rl.probe_metrics import METRICS
 from stau_rl.study_files import write_rows
 
@@ -51,7 +51,7 @@ class ProbeFolder(FinishedFolder):
 
     def write(self, group: str, rows: pd.DataFrame, maps: Maps, seconds: float) -> None:
         """Keep a finished group."""
-        self._keep_seconds(group, seconds)
+        keep_seconds(self.path, group, seconds)
         # Written through a file object: numpy would add an ending to the temporary name.
         with whole_file(self.path / GROUPS / f"{group}.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **maps)

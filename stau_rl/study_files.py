@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from stau_rl.atomic import write_json
-from stau_rl.finished_files import FinishedFolder, read_table, write_table
+from stau_rl.finished_files import FinishedFolder, keep_seconds, read_table, write_table
 from stau_rl.identity import first_difference
 from stau_rl.study_compare import COLUMNS
 from stau_rl.study_setting import Setting
@@ -106,7 +106,7 @@ class StudyFolder(FinishedFolder):
 
     def write(self, setting: Setting, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
         """Keep a setting's rows and how long they took; what is returned is what `read` will give."""
-        self._keep_seconds(setting.file_name, seconds)
+        keep_seconds(self.path, setting.file_name, seconds)
         write_rows(self.path / SETTINGS / setting.file_name, rows)
         return read_rows(self.path / SETTINGS / setting.file_name)
 
