@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 
-from stau_rl.agents.advantages import generalised_advantages
 from stau_rl.agents.agent import Agent
+from stau_rl.agents.batch import Batch
 from stau_rl.agents.policy_loss import policy_loss
 from stau_rl.agents.rollout import Player
 from stau_rl.agents.settings import AgentSettings
@@ -47,25 +46,11 @@ class A2C(Agent):
         """Play a rollout and learn from it once; what is returned is as in `Agent.update`."""
         settings: A2CSettings = self.settings
         rollout, ended = player.play(self.actor, settings.rollout, random)
-        values, following = self.values(rollout)
-        done = rollout.terminated | rollout.truncated
-        rewards = rollout.rewards * np.float32(settings.reward_scale)
-        advantages = generalised_advantages(
-            rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
-        )
-        keep = np.flatnonzero(rollout.valid)
-        if not keep.size:
+        batch = Batch.of(rollout, *self.values(rollout), settings, settings.lam)
+        if not len(batch.actions):
             # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
             return 0, ended
-        observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])
-        loss = policy_loss(
-            self.network,
-            observations,
-            torch.from_numpy(rollout.actions.ravel()[keep]),
-            torch.from_numpy(advantages.ravel()[keep]),
-            torch.from_numpy((advantages + values).ravel()[keep]),
-            settings,
-        )
+        loss = policy_loss(self.network, *batch, settings)
         self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
-        self.remedies.step(observations)
-        return keep.size, ended
+        self.remedies.step(batch.observations)
+        return len(batch.actions), ended

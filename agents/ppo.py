@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stau_rl.agents.advantages import generalised_advantages
 from stau_rl.agents.agent import Agent
+from stau_rl.agents.batch import Batch
 from stau_rl.agents.networks import entropies
 from stau_rl.agents.rollout import Player
 from stau_rl.agents.settings import AgentSettings
@@ -54,32 +54,22 @@ class PPO(Agent):
         """Play a rollout and make the passes over it; what is returned is as in `Agent.update`."""
         settings: PPOSettings = self.settings
         rollout, ended = player.play(self.actor, settings.rollout, random)
-        values, following = self.values(rollout)
-        done = rollout.terminated | rollout.truncated
-        rewards = rollout.rewards * np.float32(settings.reward_scale)
-        advantages = generalised_advantages(
-            rewards, values, following, rollout.terminated, done, settings.gamma, settings.lam
-        )
-        keep = np.flatnonzero(rollout.valid)
-        if not keep.size:
+        batch = Batch.of(rollout, *self.values(rollout), settings, settings.lam)
+        if not len(batch.actions):
             # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
             return 0, ended
-        observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])
-        actions = torch.from_numpy(rollout.actions.ravel()[keep])
-        advantage = torch.from_numpy(advantages.ravel()[keep])
-        targets = torch.from_numpy((advantages + values).ravel()[keep])
         with torch.no_grad():
-            old = _taken(self.network.log_policy(observations), actions)
+            old = _taken(self.network.log_policy(batch.observations), batch.actions)
         learning_rate = self.learning_rate
-        pieces = max(1, round(keep.size / settings.minibatch))
+        pieces = max(1, round(len(batch.actions) / settings.minibatch))
         for _ in range(settings.epochs):
-            order = torch.from_numpy(random.permutation(keep.size))
+            order = torch.from_numpy(random.permutation(len(batch.actions)))
             # One gather per pass, and minibatches that are slices of it.
-            batches = (part[order].tensor_split(pieces) for part in (observations, actions, advantage, targets, old))
-            for batch in zip(*batches, strict=True):
-                self.optimiser.step(self._loss(*batch), learning_rate, settings.max_grad_norm)
-        self.remedies.step(observations)
-        return keep.size, ended
+            parts = (part[order].tensor_split(pieces) for part in (*batch, old))
+            for minibatch in zip(*parts, strict=True):
+                self.optimiser.step(self._loss(*minibatch), learning_rate, settings.max_grad_norm)
+        self.remedies.step(batch.observations)
+        return len(batch.actions), ended
 
     def _loss(self, observations: Tensor, actions: Tensor, advantages: Tensor, targets: Tensor, old: Tensor) -> Tensor:
         settings: PPOSettings = self.settings

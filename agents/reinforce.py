@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 
-from stau_rl.agents.advantages import generalised_advantages
 from stau_rl.agents.agent import Agent
+from stau_rl.agents.batch import Batch
 from stau_rl.agents.policy_loss import policy_loss
 from stau_rl.agents.rollout import Player
 from stau_rl.agents.settings import AgentSettings
@@ -44,25 +43,14 @@ class Reinforce(Agent):
         """Play an episode in every copy and learn from them once; what is returned is as in `Agent.update`."""
         settings: ReinforceSettings = self.settings
         rollout, returns = player.play_episodes(self.actor, random)
-        done = rollout.terminated | rollout.truncated
         if settings.baseline == "value":
             values, following = self.values(rollout)
         else:
             values = following = np.zeros_like(rollout.rewards)
         # lambda = 1: the return less the value.
-        rewards = rollout.rewards * np.float32(settings.reward_scale)
-        advantages = generalised_advantages(rewards, values, following, rollout.terminated, done, settings.gamma, 1.0)
-        keep = np.flatnonzero(rollout.valid)
-        targets = torch.from_numpy((advantages + values).ravel()[keep]) if settings.baseline == "value" else None
-        observations = torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep])
-        loss = policy_loss(
-            self.network,
-            observations,
-            torch.from_numpy(rollout.actions.ravel()[keep]),
-            torch.from_numpy(advantages.ravel()[keep]),
-            targets,
-            settings,
-        )
+        batch = Batch.of(rollout, values, following, settings, lam=1.0)
+        targets = batch.targets if settings.baseline == "value" else None
+        loss = policy_loss(self.network, batch.observations, batch.actions, batch.advantages, targets, settings)
         self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
-        self.remedies.step(observations)
-        return keep.size, returns
+        self.remedies.step(batch.observations)
+        return len(batch.actions), returns

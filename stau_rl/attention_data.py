@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from stau_rl.claim_settings import ROOT
-from stau_rl.probe_files import GROUPS, TABLE, TIMING, read_probe
+from stau_rl.finished_files import TIMING
+from stau_rl.probe_files import GROUPS, TABLE, read_probe
 from stau_rl.probe_metrics import METRICS
 from stau_rl.probe_summary import GOOD_HIGH
 from stau_rl.study_files import write_rows

@@ -22,9 +22,10 @@ from stau_rl.claim_figures import save_figures
 from stau_rl.claim_notebook import notebook
 from stau_rl.claim_page import page
 from stau_rl.claim_settings import ROOT, claim_settings
+from stau_rl.finished_files import TIMING as SECONDS
+from stau_rl.finished_files import read_timing
 from stau_rl.machine import device
-from stau_rl.study_files import SETTINGS, TABLE, read_rows, read_timing, write_rows
-from stau_rl.study_files import TIMING as SECONDS
+from stau_rl.study_files import SETTINGS, TABLE, read_rows, write_rows
 
 RUN = ROOT / "runs" / "claim"
 PAGE = ROOT / "docs" / "claim.md"

@@ -7,10 +7,11 @@ from typing import Annotated
 import tyro
 
 from stau_rl.cli_count import Count
+from stau_rl.cli_resumable import Resumable
 
 
 @dataclass(frozen=True)
-class Plateau:
+class Plateau(Resumable):
     """Measure how long policy gradient stays at a suboptimal arm, under different heads.
 
     One state, K arms, most of the initial probability on the second best. Every head starts from the same
@@ -52,10 +53,7 @@ class Plateau:
     resume: bool = False
     """Keep the cells that --out holds already and play the rest."""
 
-    @property
-    def after_stop(self) -> str:
-        """What to say after Ctrl-C."""
-        return "; finished cells are kept: repeat the command with --resume to go on" if self.out else ""
+    work, kept = "benchmark", "finished cells are kept"
 
     def run(self) -> None:
         """Play the benchmark, print the table and say where the files are."""
@@ -70,8 +68,7 @@ class Plateau:
         from stau_rl.plateau_methods import DEFAULT_METHODS
         from stau_rl.plugin_source import load_plugins
 
-        if self.resume and self.out is None:
-            raise ValueError("--resume needs --out DIR, the folder of the benchmark to continue")
+        self.check_resume()
         load_plugins(self.plugin)
         cells = plan_plateau(
             self.head or DEFAULT_METHODS,

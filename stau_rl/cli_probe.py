@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import tyro
 
 from stau_rl.cli_count import OptionalCount
+from stau_rl.cli_resumable import Resumable
 
 
 @dataclass(frozen=True)
-class Probe:
+class Probe(Resumable):
     """Train small attention heads and ask them: do you find the right slot, and are you silent where there is none?
 
     Every normaliser is trained from the same starts on the same items, several seeds each; the tables show the median
@@ -40,10 +41,7 @@ class Probe:
     resume: bool = False
     """Keep the groups of models that --out holds already and train the rest."""
 
-    @property
-    def after_stop(self) -> str:
-        """What to say after Ctrl-C."""
-        return "; finished groups are kept: repeat the command with --resume to go on" if self.out else ""
+    work, kept = "probe", "finished groups are kept"
 
     def run(self) -> None:
         """Train, print the tables and say where the files are."""
@@ -54,8 +52,7 @@ class Probe:
         from stau_rl.probe_summary import render
         from stau_rl.progress import nothing_yet, settings_bar
 
-        if self.resume and self.out is None:
-            raise ValueError("--resume needs --out DIR, the folder of the probe to continue")
+        self.check_resume()
         load_plugins(self.plugin)
         settings = chosen(self.size, self.task, self.normaliser, self.seeds)
         total = count_groups(settings, self.device)

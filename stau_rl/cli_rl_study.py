@@ -9,10 +9,11 @@ from typing import Annotated
 import tyro
 
 from stau_rl.cli_count import Count, OptionalCount
+from stau_rl.cli_resumable import Resumable
 
 
 @dataclass(frozen=True)
-class RLStudy:
+class RLStudy(Resumable):
     """Compare heads in policy-gradient agents: tuned on equal grids and seeds of their own, scored on others.
 
     Without arguments it plays five tasks and four heads, about a thousand runs, for hours of one core: see --plan, and
@@ -45,10 +46,7 @@ class RLStudy:
     resume: bool = False
     """Keep the runs that --out holds and play the rest."""
 
-    @property
-    def after_stop(self) -> str:
-        """What to say after Ctrl-C."""
-        return "; finished runs are kept: repeat the command with --resume to go on" if self.out else ""
+    work, kept = "study", "finished runs are kept"
 
     def run(self) -> None:
         """Play the study, print the summary and say where the files are."""
@@ -58,8 +56,7 @@ class RLStudy:
         from stau_rl.rl_study import RUN_FILES, RUNS, estimate, play_study, write_tables
         from stau_rl.rl_tasks import FAMILIES, TASKS, parse_family, task_named
 
-        if self.resume and self.out is None:
-            raise ValueError("--resume needs --out DIR, the folder of the study to continue")
+        self.check_resume()
         load_plugins(self.plugin)
         tasks = tuple(map(task_named, self.task)) or TASKS
         families = tuple(map(parse_family, self.family)) or FAMILIES

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import tyro
 
 from stau_rl.cli_count import Count
+from stau_rl.cli_resumable import Resumable
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(Resumable):
     """Compare families of policies raw, equally sharp, and each at its own best parameter.
 
     A family is "score | head"; the head's sharpness is tuned on instances of another seed, with equal grids for all.
@@ -46,10 +47,7 @@ class Study:
     resume: bool = False
     """Keep the settings that --out holds already and play the rest; its base settings must be these."""
 
-    @property
-    def after_stop(self) -> str:
-        """What to say after Ctrl-C."""
-        return "; finished settings are kept: repeat the command with --resume to go on" if self.out else ""
+    work, kept = "study", "finished settings are kept"
 
     def run(self) -> None:
         """Play the study, print the table and say where the files are."""
@@ -60,8 +58,7 @@ class Study:
         from stau_rl.study_plan import plan_study
         from stau_rl.study_report import TABLE_WIDTH, render
 
-        if self.resume and self.out is None:
-            raise ValueError("--resume needs --out DIR, the folder of the study to continue")
+        self.check_resume()
         if "none" in self.sweep and set(self.sweep) != {"none"}:
             others = ", ".join(name for name in self.sweep if name != "none")
             raise ValueError(

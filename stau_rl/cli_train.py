@@ -9,10 +9,11 @@ from typing import Annotated
 import tyro
 
 from stau_rl.cli_count import Count, OptionalCount
+from stau_rl.cli_resumable import Resumable
 
 
 @dataclass(frozen=True)
-class Train:
+class Train(Resumable):
     """Train REINFORCE, A2C or PPO with any head on a Gymnasium environment with discrete actions.
 
     Seeds run in parallel processes of one thread each. The folder holds learning curves (CSV and Parquet), a figure,
@@ -49,10 +50,7 @@ class Train:
     resume: bool = False
     """Go on with the training in --out; finished points of every curve are kept."""
 
-    @property
-    def after_stop(self) -> str:
-        """What to say after Ctrl-C."""
-        return "; what is finished is kept: repeat the command with --resume to go on" if self.out else ""
+    work, kept = "training", "what is finished is kept"
 
     def run(self) -> None:
         """Train, print the scores and say where the files are."""
@@ -62,8 +60,7 @@ class Train:
         from stau_rl.progress import nothing_yet, steps_bar
         from stau_rl.train import train
 
-        if self.resume and self.out is None:
-            raise ValueError("--resume needs --out DIR, the folder of the training to continue")
+        self.check_resume()
         load_plugins(self.plugin)
         settings = agent_class(self.agent).Settings.from_texts(
             _pairs(self.set), env=self.env, head=self.head, steps=self.steps

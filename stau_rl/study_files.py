@@ -20,18 +20,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from stau_rl.atomic import whole_file, write_json
+from stau_rl.atomic import write_json
+from stau_rl.finished_files import FinishedFolder, keep_seconds, read_table, write_table
 from stau_rl.identity import first_difference
-from stau_rl.lock import DirectoryLock
 from stau_rl.study_compare import COLUMNS
 from stau_rl.study_setting import Setting
 
-SETTINGS, TABLE, FIGURE, TIMING, ABOUT = "settings", "study.csv", "curves.png", "timing.json", "study.json"
+SETTINGS, TABLE, FIGURE, ABOUT = "settings", "study.csv", "curves.png", "study.json"
 # Digits kept of a number: enough for every table, few enough to survive another order of summation.
 DIGITS = 10
 
 
-class StudyFolder:
+class StudyFolder(FinishedFolder):
     """The folder of one study; use it in a `with` block, which locks it against other processes.
 
     Args:
@@ -46,43 +46,34 @@ class StudyFolder:
             be written.
     """
 
+    made_for, holds, pieces = "a study", "a study", SETTINGS
+
     def __init__(
         self, path: str | Path, settings: Sequence[Setting], engine: str = "auto", resume: bool = False
     ) -> None:
-        self.path = Path(path)
-        if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file, not a folder for a study")
-        if not resume and any(self.path.glob(f"{SETTINGS}/*.csv")):
-            raise ValueError(f"{self.path} holds a study; pass --resume to go on with it, or name another folder")
+        super().__init__(path, resume)
         # A list of settings without base ones is told by its first.
         bases = [setting for setting in settings if setting.sweep == "base"] or list(settings[:1])
         self.about = json.loads(json.dumps({"engine": engine, "base": [asdict(base) for base in bases]}))
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self._check_about()
-        self._lock = DirectoryLock(self.path)
-
-    def __enter__(self) -> "StudyFolder":
-        """Create and lock the folder."""
-        try:
-            (self.path / SETTINGS).mkdir(parents=True, exist_ok=True)
-            self._lock.take()
-            if not (self.path / ABOUT).exists():
-                write_json(self.path / ABOUT, self.about)
-        except OSError as error:
-            raise ValueError(f"{self.path} cannot be used: {error.strerror or error}") from error
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Let other processes have the folder; one that nothing was finished in is left as it was found."""
-        if not any(self.path.glob(f"{SETTINGS}/*.csv")):
+        if not self.has_pieces:
             with suppress(OSError):
                 (self.path / ABOUT).unlink(missing_ok=True)
                 (self.path / SETTINGS).rmdir()
-        self._lock.release()
+        super().__exit__()
         # What still holds something stays.
         with suppress(OSError):
             for folder in self._made:
                 folder.rmdir()
+
+    def _begin(self) -> None:
+        """Say what the study is, for one that goes on with it."""
+        if not (self.path / ABOUT).exists():
+            write_json(self.path / ABOUT, self.about)
 
     def _check_about(self) -> None:
         """Refuse a folder that holds another study."""
@@ -115,7 +106,7 @@ class StudyFolder:
 
     def write(self, setting: Setting, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
         """Keep a setting's rows and how long they took; what is returned is what `read` will give."""
-        write_json(self.path / TIMING, {**read_timing(self.path), setting.file_name: round(seconds, 2)})
+        keep_seconds(self.path, setting.file_name, seconds)
         write_rows(self.path / SETTINGS / setting.file_name, rows)
         return read_rows(self.path / SETTINGS / setting.file_name)
 
@@ -128,18 +119,9 @@ class StudyFolder:
             save_study(rows, self.path / FIGURE)
 
 
-def read_timing(path: Path) -> dict[str, float]:
-    """Seconds of every setting played in a folder, by the name of its file."""
-    try:
-        return dict(json.loads((path / TIMING).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
-        return {}
-
-
 def write_rows(path: Path, rows: pd.DataFrame) -> None:
     """Write a table as CSV, whole or not at all; numbers keep ten digits."""
-    with whole_file(path) as temporary:
-        rows.to_csv(temporary, index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
+    write_table(path, rows, DIGITS)
 
 
 def read_rows(path: Path) -> pd.DataFrame:
@@ -161,13 +143,9 @@ def read_rows(path: Path) -> pd.DataFrame:
         "setting",
         "commit",
         "engine",
+        "versions",
     )
-    kinds = dict.fromkeys((*texts, "versions"), str)
-    table = pd.read_csv(path, dtype=kinds)
-    for name in kinds:
-        if name in table:
-            table[name] = table[name].fillna("")
-    return table
+    return read_table(path, texts)
 
 
 def rounded(rows: pd.DataFrame) -> pd.DataFrame:

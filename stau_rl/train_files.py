@@ -20,11 +20,12 @@ from typing import Any
 import pandas as pd
 
 from stau_rl.atomic import whole_file, write_json
+from stau_rl.finished_files import keep_seconds
 from stau_rl.identity import first_difference, identity
 from stau_rl.lock import LOCK, DirectoryLock
 from stau_rl.rl_run import RunSpec
 
-SETTINGS, SEEDS, TIMING = "settings.json", "seeds", "timing.json"
+SETTINGS, SEEDS = "settings.json", "seeds"
 CURVES, SCORES, FIGURE = "curves", "scores.csv", "curves.png"
 
 
@@ -94,11 +95,7 @@ class TrainFolder:
         """Keep the result of a finished seed; its checkpoint goes."""
         write_json(self.path / SEEDS / f"seed-{run.seed}.json", result)
         self.checkpoint(run).unlink(missing_ok=True)
-        try:
-            timing = json.loads((self.path / TIMING).read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            timing = {}
-        write_json(self.path / TIMING, timing | {f"seed-{run.seed}": round(seconds, 2)})
+        keep_seconds(self.path, f"seed-{run.seed}", seconds)
 
     def finish(self, results: list[dict[str, Any]]) -> pd.DataFrame:
         """Write the tables and the figure of all seeds; the scores are returned."""

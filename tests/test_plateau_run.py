@@ -10,9 +10,10 @@ import pytest
 
 from stau_rl import plateau
 from stau_rl.cli import main
+from stau_rl.finished_files import TIMING
 from stau_rl.plateau import STEP_SIZES, plan_plateau, run_plateau
 from stau_rl.plateau_cell import same_grid
-from stau_rl.plateau_files import CURVES, FIGURE, TABLE, TIMING, read_rows
+from stau_rl.plateau_files import CURVES, FIGURE, TABLE, read_rows
 from stau_rl.plateau_methods import DEFAULT_METHODS
 from stau_rl.plateau_page import findings, is_remedy, plateau_section, publish
 from stau_rl.plateau_report import render, share_text, steps_text

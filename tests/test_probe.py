@@ -11,10 +11,11 @@ import pandas as pd
 import pytest
 
 from stau_rl.cli import main
+from stau_rl.finished_files import TIMING
 from stau_rl.plugin import forget
 from stau_rl.probe import chosen
 from stau_rl.probe import main as plain_main
-from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, TIMING, read_probe
+from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, read_probe
 from stau_rl.probe_model import Shape
 from stau_rl.probe_plan import Setting, plan
 from stau_rl.probe_run import find_device, run_probe

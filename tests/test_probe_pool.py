@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from stau_rl.cli import main
+from stau_rl.finished_files import TIMING
 from stau_rl.plugin_source import load_plugins
-from stau_rl.probe_files import GROUPS, TIMING
+from stau_rl.probe_files import GROUPS
 from stau_rl.probe_group import split
 from stau_rl.probe_model import Shape
 from stau_rl.probe_plan import Setting, plan
