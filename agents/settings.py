@@ -7,7 +7,8 @@ from typing import Any, Self
 
 from stau_rl.heads import parse_head
 
-TARGET_ENTROPY_RATE = 0.1
+HEAD_RATE, TARGET_ENTROPY_RATE = 0.1, 0.1
+WIDEST = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class AgentSettings:
     """Text of the head that turns the action scores into probabilities."""
     learn: tuple[str, ...] = ()
     """Names of parameters of the head that are learned with the policy, such as tau; they start at their values."""
-    head_rate: float = 0.1
+    head_rate: float = HEAD_RATE
     """Learning rate of the head's learned parameters, as a multiple of `learning_rate`."""
     head_warmup: int = 0
     """Environment steps for which the head's learned parameters stay at their start; an update that begins before as
@@ -33,7 +34,8 @@ class AgentSettings:
     """Step, once per update, of the number behind the sharpness (tau = 1 + softplus(number)), per share of log n that
     the entropy is off its target."""
     steps: int = 500_000
-    """Environment steps to learn from; steps that only reset an environment do not count."""
+    """Environment steps to learn from; steps that only reset an environment do not count. Rounded up to whole rollouts
+    at each point of the learning curve."""
     envs: int = 8
     """Copies of the environment that are stepped together."""
     gamma: float = 0.99
@@ -84,7 +86,8 @@ class AgentSettings:
         self._check_remedies()
         self.require("gamma", 0 <= self.gamma <= 1, "in [0, 1]")
         self.require("score_offset", math.isfinite(self.score_offset), "finite")
-        self.require("hidden", all(width >= 1 for width in self.hidden), "a list of widths of at least 1")
+        widths = all(1 <= width <= WIDEST for width in self.hidden)
+        self.require("hidden", widths, f"a list of widths from 1 to {WIDEST}")
 
     def require(self, name: str, good: bool, accepted: str) -> None:
         """Raise a ValueError that names a setting unless it is good."""
@@ -95,6 +98,11 @@ class AgentSettings:
         self.require("head_warmup", 0 <= self.head_warmup < self.steps, f"at least 0 and below steps={self.steps}")
         self.require("target_entropy", 0 <= self.target_entropy < 1, "in (0, 1), or 0 to leave it off")
         sharpness = parse_head(self.head).sharpness
+        if self.head_rate != HEAD_RATE and not self.learn:
+            raise ValueError(
+                f"head_rate={self.head_rate:g} has no effect where the head learns nothing; set "
+                f"learn={sharpness or 'NAME'}, or leave head_rate out"
+            )
         if self.head_warmup and not self.learn:
             name = sharpness or "NAME"
             raise ValueError(

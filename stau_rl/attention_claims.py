@@ -116,46 +116,62 @@ def family(name: str) -> str:
 
 
 def length_sentences(data: AttentionData) -> Iterator[str]:
-    """Which claims about length come out here, one sentence for each claim and task."""
+    """Which claims about length come out here, one sentence for each claim and task; each is judged seed by seed."""
     for task in data.tasks("length"):
-        table = {family(name): values for name, values in length_rows(data, task).items()}
-        second = next((name for name in ("reweight_softmax", "reweight_softmax_dot") if name in table), None)
-        if second is None or not {"softmax", "lssa", "lssar_p3", "lssar"} <= set(table):
+        rows = data.rows[(data.rows["part"] == "length") & (data.rows["task"] == task)]
+        found = {
+            family(str(name)): own.pivot(index="seed", columns="factor", values="decoded").sort_index()
+            for name, own in rows.groupby("normaliser", sort=False)
+        }
+        second = next((name for name in ("reweight_softmax", "reweight_softmax_dot") if name in found), None)
+        if second is None or not {"softmax", "lssa", "lssar_p3", "lssar"} <= set(found):
             continue
-        longest = max(table["softmax"])
-
-        def at(name: str, factor: int, table: dict[str, dict[int, float]] = table) -> float:
-            return table[name][factor]
-
-        soft, plain = at("softmax", 1), at("lssa", 1)
+        longest = max(found["softmax"].columns)
+        first = {name: table[1].to_numpy() for name, table in found.items()}
+        last = {name: table[longest].to_numpy() for name, table in found.items()}
+        kept = {name: last[name] / np.maximum(first[name], 1e-9) for name in found}
+        soft, plain = first["softmax"], first["lssa"]
         yield (
             f'"LSSA does no worse than softmax at the trained length" '
-            f"{_verdict(plain >= soft - 0.01, max(plain, soft))} on `{task}`: {plain:.3f} against {soft:.3f}."
+            f"{_verdict(plain >= soft - 0.01, np.maximum(plain, soft))} on `{task}`: {_median_worst(plain)} against "
+            f"{_median_worst(soft)}."
         )
-        kept = {name: at(name, longest) / max(at(name, 1), 1e-9) for name in table}
+        weighted = np.minimum(kept["lssar_p3"], kept["lssar"])
+        learned = np.minimum(first["lssar_p3"], first["lssar"])
         yield (
-            f'"Re-weighting keeps the recall to {longest} times the length" '
-            f"{_verdict(min(kept['lssar_p3'], kept['lssar']) >= KEPT, min(at('lssar_p3', 1), at('lssar', 1)))} "
-            f"on `{task}`: of the recall at the trained "
-            f"length ({at('lssar_p3', 1):.3f} and {at('lssar', 1):.3f}), p = 3 keeps {100 * kept['lssar_p3']:.0f} % "
-            f"and p = 15 {100 * kept['lssar']:.0f} %."
+            f'"Re-weighting keeps the recall to {longest} times the length" {_verdict(weighted >= KEPT, learned)} '
+            f"on `{task}`: of the recall at the trained length ({_median_worst(first['lssar_p3'])} and "
+            f"{_median_worst(first['lssar'])}), p = 3 keeps {_percent(kept['lssar_p3'])} and p = 15 "
+            f"{_percent(kept['lssar'])}."
         )
+        others = (("LSSA without re-weighting", "lssa"), ("SSMax", "ssmax"), ("s^tau", "s_tau"))
+        beside = ", ".join(f"{words} {_percent(kept[name])}" for words, name in others if name in kept)
         yield (
             f'"Softmax loses its recall there" {_verdict(kept["softmax"] < LOST, soft)} on `{task}`: it keeps '
-            f"{100 * kept['softmax']:.0f} %, LSSA without re-weighting {100 * kept['lssa']:.0f} %, SSMax "
-            f"{100 * kept.get('ssmax', np.nan):.0f} %, s^tau {100 * kept.get('s_tau', np.nan):.0f} %."
+            f"{_percent(kept['softmax'])}, {beside}."
         )
-        own = at(second, longest)
+        own = last[second]
         scores = "the same scores" if second == "reweight_softmax" else "plain scores, a second difference"
         yield (
             f'"Re-weighting needs softplus in front of it" '
-            f"{_verdict(at('lssar_p3', longest) > own + 0.01, at('lssar_p3', 1))} on `{task}`: at {longest} times the "
-            f"length, p = 3 behind softmax ({scores}) has {own:.3f}, behind softplus {at('lssar_p3', longest):.3f}, "
-            f"softmax alone {at('softmax', longest):.3f}."
+            f"{_verdict(last['lssar_p3'] > own + 0.01, first['lssar_p3'])} on `{task}`: at {longest} times the "
+            f"length, p = 3 behind softmax ({scores}) has {_median_worst(own)}, behind softplus "
+            f"{_median_worst(last['lssar_p3'])}, softmax alone {_median_worst(last['softmax'])}."
         )
 
 
-def _verdict(holds: bool, learned: float) -> str:
-    if learned < LEARNED:
+def _median_worst(values: np.ndarray) -> str:
+    return f"{np.median(values):.3f} ({values.min():.3f})"
+
+
+def _percent(values: np.ndarray) -> str:
+    return f"{100 * np.median(values):.0f} % ({100 * values.min():.0f} %)"
+
+
+def _verdict(holds: np.ndarray, learned: np.ndarray) -> str:
+    """In words, from what holds on each seed and what there was to keep or lose."""
+    if np.median(learned) < LEARNED:
         return "cannot be judged"
-    return "reproduces" if holds else "does not reproduce"
+    if holds.all():
+        return "reproduces"
+    return f"reproduces on {holds.sum()} of {len(holds)} seeds" if holds.any() else "does not reproduce"

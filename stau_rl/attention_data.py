@@ -18,6 +18,7 @@ from stau_rl.study_files import write_rows
 
 RESULTS = ROOT / "notebooks" / "results"
 ROWS, MAPS, MASSES, SECONDS = (f"attention_{name}.csv" for name in ("rows", "maps", "masses", "timing"))
+TAUS = "tau_star.csv"
 MAPPED = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau_calibrated")
 """Normalisers whose weights and masses are shown, in the silence task."""
 
@@ -72,18 +73,21 @@ class AttentionData:
         maps: weights of example queries in the silence task.
         masses: how row masses are spread in the silence task.
         timing: one row: seconds, device.
+        taus: a row per head of `stau_rl.tau_star_study`; None where there are none.
     """
 
     rows: pd.DataFrame
     maps: pd.DataFrame
     masses: pd.DataFrame
     timing: pd.DataFrame
+    taus: pd.DataFrame | None = None
 
     @classmethod
     def load(cls, folder: Path = RESULTS) -> "AttentionData":
         """Read the committed CSV files."""
-        rest = [pd.read_csv(folder / name) for name in (MAPS, MASSES, SECONDS)]
-        return cls(read_probe(folder / ROWS), *rest)
+        maps, masses, timing = (pd.read_csv(folder / name) for name in (MAPS, MASSES, SECONDS))
+        taus = pd.read_csv(folder / TAUS) if (folder / TAUS).is_file() else None
+        return cls(read_probe(folder / ROWS), maps, masses, timing, taus)
 
     def tasks(self, part: str) -> list[str]:
         """The tasks of a part of the plan, in its order."""

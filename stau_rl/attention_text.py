@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+import pandas as pd
 
 from stau_rl.agents.fir import half_gaussian_taps
 from stau_rl.agents.normaliser_group import LOW
@@ -14,6 +15,7 @@ from stau_rl.probe_metrics import METRICS
 from stau_rl.probe_plan import MORE
 from stau_rl.probe_summary import GOOD_HIGH, cell
 from stau_rl.statistics import wilson_interval
+from stau_rl.tau_star_study import sentence as tau_sentence
 
 FOUND = ("recall", "worst_key", "decoded", "decoded_worst_key", "false_refusal", "dead_row_rate", "mass_answerable")
 SILENT = ("recall", "decoded", "decoded_worst_key", "false_refusal", "commit_rate", "hallucination")
@@ -34,6 +36,7 @@ def page(data: AttentionData) -> str:
         *_thresholds(data),
         *_length(data),
         *_others(data),
+        *_taus(data),
         *_made(data),
     ]
     return "\n\n".join(parts) + "\n"
@@ -218,8 +221,9 @@ def _length(data: AttentionData) -> list[str]:
         parts += [
             "What the paper on LSSAR (Gao and Spratling, 2025, arXiv 2501.13428; later with Gionfrida) says of "
             "language models, in this page's words and asked of these heads. Recall is the share of "
-            "right answers here. Kept means at least 95 % of the recall "
-            "at the trained length, lost less than 80 %; where that recall is below .5 there is nothing to judge.",
+            "right answers here, the median of the seeds with the lowest in brackets. Kept means at least 95 % of the "
+            "recall at the trained length, lost less than 80 %; where the median of that recall is below .5 there is "
+            "nothing to judge. A claim reproduces if it holds on every seed.",
             "\n".join(f"- {sentence}" for sentence in sentences),
         ]
     return parts
@@ -257,21 +261,41 @@ def _swept(data: AttentionData) -> Iterator[tuple[str, str]]:
         yield task, "decoded"
 
 
+def _taus(data: AttentionData) -> list[str]:
+    if data.taus is None:
+        return []
+    return [
+        "## tau* of captured scores",
+        f"{tau_sentence(data.taus)} `python -m stau_rl.tau_star_study` trains them and writes "
+        "`notebooks/results/tau_star.csv`; `stau-rl analyse` does the same for the scores of any model.",
+    ]
+
+
 def _made(data: AttentionData) -> list[str]:
     rows, timing = data.rows, dict(data.timing.iloc[0])
     models = rows.drop_duplicates(["part", "task", "normaliser", "seed"])
     commits = ", ".join(text[:12] for text in rows["commit"].unique())
     metrics = "; ".join(f"*{name.replace('_', ' ')}*: {meaning}" for name, meaning in METRICS.items())
+    where = []
+    for number, (place, own) in enumerate(rows.groupby(["device", "versions"], sort=False)):
+        which = "" if number == 0 else f"*{', '.join(own['part'].unique())}* "
+        where.append(f"{which}{place[0]}, {place[1]}")
     return [
         "## How this was made",
-        f"{len(models)} models, seeds {', '.join(str(seed) for seed in sorted(rows['seed'].unique()))}, trained side "
-        f"by side in {timing['seconds']} s on {timing['device']}; {rows['versions'].iloc[0]}; commit {commits}. A "
-        f"model of "
+        f"{len(models)} models, seeds {_seeds(rows)}, trained side by side in {timing['seconds']} s of processes that "
+        f"share a device: {'; '.join(where)}; commit {commits}. A model of "
         "one seed starts from the same numbers and sees the same items whatever its normaliser. Float sums on a GPU "
         "depend on what is trained together, so numbers repeat to rounding, which training magnifies: the same seeds "
         "on another device are other draws.",
         f"Metrics: {metrics}.",
     ]
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    """The seeds of most parts, and those of the part with more."""
+    most, more = ({*rows.loc[(rows["part"] == MORE) == wanted, "seed"]} for wanted in (False, True))
+    text = ", ".join(map(str, sorted(most)))
+    return f"{text} (*{MORE}*: {min(more)} to {max(more)})" if more else text
 
 
 def _setting(data: AttentionData, part: str, groups: Iterable[Sequence[str]]) -> list[str]:

@@ -45,6 +45,8 @@ class Analyse:
 
         if self.out is not None and not self.out.parent.is_dir():
             raise ValueError(f"--out: there is no folder {self.out.parent}")
+        if self.out is not None and self.out.is_dir():
+            raise ValueError(f"--out: {self.out} is a folder; name a file, such as {self.out / 'analysis.csv'}")
         scores, mask = read_scores(self.file, self.key)
         with progress_bar(1) as report:
             table = analyse(scores, mask, causal=self.causal, eps=self.eps, progress=report)

@@ -67,7 +67,7 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     first = best.iloc[0]
     sizes = sorted(grid["step_size"].unique())
     yield (
-        f"There: within {first['within']:g} of the best reward at any time. {int(first['draws'])} draws of the rewards, "
+        f"There: within {first['within']:g} of the best reward at some time. {int(first['draws'])} draws of rewards, "
         f"up to {int(first['updates'])} updates; 95 % intervals. Each head at the best of the same {len(sizes)} step "
         f"sizes, {sizes[0]:g} to {sizes[-1]:g}, chosen on {int(grid['draws'].iloc[0])} other draws."
     )

@@ -39,7 +39,9 @@ def chosen(
         mine = mine or [setting for setting in settings if setting.task == text]
         if not mine:
             task = parse_task(text)
-            like = next((setting for setting in settings if parse_task(setting.task).name == task.name), settings[0])
+            # A task that the size leaves out is trained as the whole plan trains it.
+            known = [*settings, *plan("full", len(settings[0].seeds))]
+            like = next(setting for setting in known if parse_task(setting.task).name == task.name)
             mine = [replace(like, part=PART, task=text, factors=())]
         kept += [setting for setting in mine if setting not in kept]
     if normalisers:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 
 from stau_rl.agents.attention_spec import parse_attention
-from stau_rl.agents.normaliser_group import NormaliserGroup
+from stau_rl.agents.normaliser_group import LOW, NormaliserGroup
 from stau_rl.envs.tasks import parse_task
 from stau_rl.probe_model import Shape
 from stau_rl.probe_train import Recipe
@@ -38,6 +38,7 @@ FACTORS = (2, 4, 8, 16)
 P, SIGMAS, TAPS = (2, 3, 5, 10, 15, 20), (0.5, 1.0, 2.0, 4.0), (1, 2, 3, 5, 7, 9)
 MORE, TIMES = "more seeds", 8
 """Name of the part that trains on more seeds, and how many times as many."""
+MOST_SEEDS = 10_000
 PART = "probe"
 """Name of the settings that were asked for by name, without a place in the plan."""
 
@@ -100,6 +101,8 @@ class Setting:
     def identity(self, device: str, plugins: Sequence[str] = ()) -> str:
         """Digest of everything that decides the numbers."""
         decides = asdict(self) | {"device": device, "plugins": sorted(plugins)}
+        if any(parse_attention(text).calibrate == "threshold" for text in self.normalisers):
+            decides["threshold_quantile"] = LOW
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -111,12 +114,12 @@ def plan(size: str, seeds: int) -> list[Setting]:
         seeds: seeds of each setting, 0, 1, ...
 
     Raises:
-        ValueError: the size is unknown, or there are no seeds.
+        ValueError: the size is unknown, or there are no seeds or more than 10 000.
     """
     if size not in SIZES:
         raise ValueError(f"size must be one of {', '.join(SIZES)}, got {size!r}")
-    if seeds < 1:
-        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"seeds must be from 1 to {MOST_SEEDS}, got {seeds}")
     numbers = tuple(range(seeds))
     return _small(numbers) if size == "small" else _full(numbers)
 
@@ -145,7 +148,7 @@ def _full(seeds: tuple[int, ...]) -> list[Setting]:
         Setting("recall", "recall", (*PLAIN, *ALL_FIR), seeds),
         Setting("silence", "silence", ALL_FIR, seeds),
         Setting("null label", "silence(silence=null)", ALL_FIR, seeds),
-        Setting(MORE, "silence", MAY_BE_SILENT, tuple(range(TIMES * len(seeds)))),
+        Setting(MORE, "silence", ("pn_fir", *MAY_BE_SILENT), tuple(range(TIMES * len(seeds)))),
     ]
     settings += [
         Setting("distractors", f"recall(distractor_ratio={ratio:g}, distractors={kind})", (*FIR, "softmax"), seeds)

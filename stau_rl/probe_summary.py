@@ -85,7 +85,8 @@ def _table(group: pd.DataFrame, title: str, metrics: tuple[str, ...]) -> Table:
         table.add_column("\n".join(words), justify="right", min_width=max(6, *map(len, words)), vertical="bottom")
     for (normaliser, factor), own in group.groupby(["normaliser", "factor"], sort=False):
         cells = {row["metric"]: cell(row["median"], row["worst"]) for row in own.to_dict("records")}
-        head = [str(normaliser), f"{factor}x"] if lengths else [str(normaliser)]
+        # As text: rich would take `[tau]` for markup.
+        head = [Text(str(normaliser)), f"{factor}x"] if lengths else [Text(str(normaliser))]
         table.add_row(*head, *(cells.get(metric, "") for metric in known))
     return table
 

@@ -176,7 +176,7 @@ def _from_archive(path: Path, key: str | None, file: Any) -> tuple[NDArray[np.fl
         raise ValueError(f"{path} has no array {wanted or 'scores'!r} (arrays: {there}); name one with --key")
     scores = _member(path, file, wanted)
     mask = _member(path, file, "mask") if "mask" in file.files else None
-    if scores.dtype not in (np.float16, np.float32, np.float64):
+    if scores.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
         raise ValueError(f"{path}: {wanted} must be float16, float32 or float64, got {scores.dtype}")
     if mask is not None and mask.dtype != np.bool_:
         raise ValueError(f"{path}: mask must be boolean (True: the entry counts), got {mask.dtype}")

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from stau_rl import probe_plan
 from stau_rl.cli import main
 from stau_rl.finished_files import TIMING
 from stau_rl.plugin import forget
@@ -152,8 +154,9 @@ def test_plans_parse_and_say_what_is_wrong() -> None:
         assert all(setting.seeds == tuple(range(seeds)) for setting in settings if setting not in more)
     with pytest.raises(ValueError, match="size must be one of small, full"):
         plan("large", 1)
-    with pytest.raises(ValueError, match="seeds must be at least 1"):
-        plan("small", 0)
+    for seeds in (0, 10_001):
+        with pytest.raises(ValueError, match=f"seeds must be from 1 to 10000, got {seeds}"):
+            plan("small", seeds)
 
 
 def test_choosing_from_the_plan() -> None:
@@ -259,3 +262,28 @@ def test_rendering_names_every_metric(folder: Path) -> None:
     text = console.export_text()
     for word in ("hallucination:", "kurtosis:", "4x", "3 steps of 8"):
         assert word in text
+
+
+def test_a_task_that_the_small_plan_leaves_out_is_trained_as_the_full_plan_trains_it() -> None:
+    (setting,) = chosen("small", ["mqar"], ["softmax"])
+    (full,) = [one for one in plan("full", 3) if one.part == "mqar"]
+    assert (setting.shape, setting.recipe, setting.seeds) == (full.shape, full.recipe, (0, 1, 2))
+    assert setting.shape.layers == 2
+
+
+def test_the_name_of_a_normaliser_is_shown_whole() -> None:
+    names = ["attention(head=s_tau(tau=2), learn=[tau])", "attention(head=s_tau(tau=2), learn=[])"]
+    settings = chosen("small", ["recall(pairs=2, keys=4, values=4)"], names, seeds=1, items=8)
+    rows, _ = run_probe([replace(one, recipe=replace(one.recipe, steps=2, batch=4, warm_up=1)) for one in settings])
+    console = Console(width=200)
+    with console.capture() as shown:
+        console.print(render(rows))
+    assert "learn=[tau]" in "".join(shown.get().split())
+
+
+def test_a_group_with_calibrated_thresholds_is_another_one_under_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, calibrated = (Setting("probe", "silence", (text,), (0,)) for text in ("pn_fir_tau", "pn_fir_tau_calibrated"))
+    before = [one.identity("cpu") for one in (plain, calibrated)]
+    monkeypatch.setattr(probe_plan, "LOW", 0.3)
+    after = [one.identity("cpu") for one in (plain, calibrated)]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [True, False]

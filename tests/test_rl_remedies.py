@@ -246,6 +246,8 @@ def test_remedies_from_texts():
         ({"target_entropy": 1.0}, r"target_entropy must be in \(0, 1\), or 0 to leave it off, got 1.0"),
         ({"target_entropy": math.nan}, "target_entropy must be .* got nan"),
         ({"target_entropy": 0.5, "target_entropy_rate": 0.0}, "target_entropy_rate must be positive and finite"),
+        ({"head_rate": 5.0, "learn": ()}, "head_rate=5 has no effect where the head learns nothing; set learn=tau"),
+        ({"hidden": (64, 99_999_999_999)}, r"hidden must be a list of widths from 1 to 16384, got \(64, 99999999999\)"),
         ({"target_entropy_rate": 0.2}, "target_entropy_rate=0.2 has no effect without target_entropy; set target"),
     ],
 )

@@ -11,85 +11,35 @@ import pytest
 import torch
 
 import stau_rl
-from stau_rl.agents.attention_model import AttentionModels, ModelSettings
-from stau_rl.agents.attention_spec import parse_attention
+from stau_rl.attention_data import RESULTS, TAUS
 from stau_rl.cli import main
 from stau_rl.heads import STau
+from stau_rl.score_analysis import read_scores
+from stau_rl.tau_star_study import sentence, study, trained_scores
 
 
 def normal(*shape: int, seed: int = 0, scale: float = 2.0) -> torch.Tensor:
     return scale * torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def recall_batch(generator: torch.Generator, samples: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Four pairs of 8 keys and 8 values, a query key last; the value that follows it is the answer."""
-    keys = torch.rand(samples, 8, generator=generator).argsort(1)[:, :4]
-    values = 8 + torch.randint(8, (samples, 4), generator=generator)
-    asked = torch.randint(4, (samples, 1), generator=generator)
-    tokens = torch.cat([torch.stack([keys, values], 2).flatten(1), keys.gather(1, asked)], 1)
-    return tokens, values.gather(1, asked)[:, 0]
-
-
-def trained_scores() -> tuple[torch.Tensor, torch.Tensor]:
-    """Scores of three trained two-layer transformers of four heads, [layers, heads, queries, keys], and their mask."""
-    seeds = (0, 1, 2)
-    shape = ModelSettings(vocabulary=16, length=9, dim=32, heads=4, layers=2, mlp=2)
-    models = AttentionModels(shape, [parse_attention("softmax")] * len(seeds), seeds)
-    optimiser = torch.optim.Adam(models.parameters(), lr=3e-3)
-    generator, last = torch.Generator().manual_seed(0), torch.tensor([8])
-    for _ in range(250):
-        tokens, answers = recall_batch(generator, 64)
-        logits, _ = models(tokens, last)
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 2), answers.repeat(len(seeds)))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    # Better than guessing one of the four values of the context.
-    assert loss.item() < math.log(4)
-    _, layers = models(recall_batch(generator, 20)[0])
-    scores = torch.stack([attended.scores.detach().transpose(1, 2).flatten(2, 3).flatten(0, 1) for attended in layers])
-    return scores, layers[0].mask[0, 0, 0].repeat(20, 1)
-
-
-def grid_search(scores: torch.Tensor, mask: torch.Tensor) -> tuple[float, float]:
-    """The tau of least mean KL(softmax || s^tau) on a grid that is refined twice, and that KL."""
-    scores, many = scores.double(), mask.sum(-1) > 0
-    scores, mask = scores[many], mask[many]
-    log_p = scores.masked_fill(~mask, -torch.inf).log_softmax(-1)
-
-    def divergence(tau: float) -> float:
-        gap = torch.where(mask, log_p - STau(tau).log_weights(scores, mask=mask), 0.0)
-        return float((log_p.exp() * gap).sum(-1).mean())
-
-    low, high = 1.0, 12.0
-    for _ in range(4):
-        grid = np.linspace(low, high, 23)
-        best = float(min(grid, key=divergence))
-        low, high = max(1.0, best - grid[1] + grid[0]), best + grid[1] - grid[0]
-    return best, divergence(best)
-
-
 def test_tau_star_on_a_trained_transformer(capsys: pytest.CaptureFixture[str]) -> None:
-    scores, mask = trained_scores()
-    table = stau_rl.analyse(scores, mask)
-    closed = table[table.weights == "s_tau_closed"].reset_index()
-    least = table[table.weights == "s_tau_kl"].reset_index()
-    searched = pd.DataFrame(
-        [grid_search(scores[row.layer, row.head], mask) for row in least.itertuples()], columns=["tau", "kl"]
-    )
-    assert len(searched) == 24
+    scores, mask, loss = trained_scores()
+    # Better than guessing one of the four values of the context.
+    assert loss < math.log(4)
+    rows = study(scores, mask)
+    assert len(rows) == 24
     # The grid's last step is 11 / 22 / 11^3, and a KL near its minimum is flat.
-    np.testing.assert_allclose(least.tau, searched.tau, atol=1e-3)
-    np.testing.assert_allclose(least.kl, searched.kl, rtol=1e-4, atol=1e-9)
-    assert (closed.kl >= least.kl).all()
-    correlation = float(np.corrcoef(closed.tau, searched.tau)[0, 1])
-    with capsys.disabled():
-        print(
-            f"\n24 heads: correlation of closed-form and grid-searched tau {correlation:.3f}; median KL left: closed "
-            f"{closed.kl.median():.4g}, searched {searched.kl.median():.4g} nats"
-        )
+    np.testing.assert_allclose(rows.tau_newton, rows.tau_grid, atol=1e-3)
+    np.testing.assert_allclose(rows.kl_newton, rows.kl_grid, rtol=1e-4, atol=1e-9)
+    assert (rows.kl_closed >= rows.kl_newton).all()
     # The closed form weighs all keys alike, the divergence the likely ones: they agree in direction, not in value.
-    assert correlation > 0.2
+    assert np.corrcoef(rows.tau_closed, rows.tau_grid)[0, 1] > 0.2
+    with capsys.disabled():
+        print(f"\n{sentence(rows)}")
+    # Another processor trains other last digits, but the same kind of heads.
+    kept = pd.read_csv(RESULTS / TAUS)
+    assert kept[["layer", "head"]].equals(rows[["layer", "head"]])
+    assert kept.kl_grid.median() == pytest.approx(rows.kl_grid.median(), rel=0.2)
 
 
 def test_the_numbers_of_one_head_by_hand() -> None:
@@ -178,6 +128,14 @@ def test_the_command_prints_and_writes(tmp_path: Path, capsys: pytest.CaptureFix
     assert {file.name for file in tmp_path.iterdir()} == {"scores.npz", "table.csv"}
 
 
+def test_a_file_of_another_byte_order_is_read(tmp_path: Path) -> None:
+    scores = normal(1, 2, 5, 6).numpy()
+    np.savez(tmp_path / "scores.npz", scores=scores.astype(">f4"))
+    pd.testing.assert_frame_equal(
+        stau_rl.analyse(*read_scores(tmp_path / "scores.npz")), stau_rl.analyse(scores.astype("<f4"))
+    )
+
+
 def test_a_file_whose_every_entry_is_masked_gives_a_table_of_nan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +210,7 @@ GOOD = np.zeros((1, 1, 2, 2))
         (saved(scores=GOOD, mask=np.ones((3, 2), bool)), [], "a mask of shape [3, 2] does not fit"),
         (saved(scores=GOOD), ["--eps", "-1"], "eps must be finite and >= 0, got -1"),
         (saved(scores=GOOD), ["--out", "nowhere/t.csv"], "there is no folder"),
+        (saved(scores=GOOD), ["--out", "."], "--out: . is a folder; name a file, such as analysis.csv"),
     ],
 )
 def test_a_bad_file_is_one_line(
