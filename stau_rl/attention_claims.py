@@ -60,6 +60,7 @@ SILENCE_BOUNDS = {
     "false_refusal": (0.0, 0.05),
 }
 """Of heads that may be silent, on every seed."""
+_SILENT = ("pn_fir", *MAY_BE_SILENT)
 EXPECTED = (
     Expected(RECALL, "softmax", "decoded", 0.10, 0.35, every=False),
     *(Expected(RECALL, "sm_fir", metric, low=0.99) for metric in ("decoded", "recall")),
@@ -67,7 +68,7 @@ EXPECTED = (
     Expected(SILENCE, "sm_fir", "mass_unanswerable", low=1.0),
     Expected(SILENCE, "softmax_off_by_one_fir", "mass_unanswerable", low=0.5, every=False),
     Expected(SILENCE, "pn_fir_c", "mass_unanswerable", 0.2, 0.5, every=False),
-    *(Expected(SILENCE, name, metric, *bounds) for metric, bounds in SILENCE_BOUNDS.items() for name in MAY_BE_SILENT),
+    *(Expected(SILENCE, name, metric, *bounds) for metric, bounds in SILENCE_BOUNDS.items() for name in _SILENT),
     Expected(MQAR, "softmax", "decoded", low=0.99),
 )
 """What published measurements of these heads, under the recipe that they give, lead one to expect."""

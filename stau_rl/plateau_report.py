@@ -58,6 +58,9 @@ def steps_text(row: dict[Any, Any]) -> str:
 
 
 def _count(value: float, updates: int) -> str:
+    # Too few draws for an interval leave its lower end open.
+    if value == -math.inf:
+        return "0"
     return f">{int(updates)}" if math.isinf(value) else f"{value:.0f}"
 
 
@@ -78,9 +81,10 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
     ]
     if early:
         yield f"Draws that are there before the first update: {', '.join(early)}."
-    edges = best[best["edge"] != ""]
+    # Read from a file, what is empty is nan.
+    edges = best[best["edge"].isin(EDGES)]
     if len(edges):
-        yield f"In {len(edges)} cases (^ or v) the best step size lies at an end of the grid."
+        yield f"Cases in which the best step size lies at an end of the grid (^ or v): {len(edges)}."
     left = best[best["outside_at_end"] - best["failed"] >= LEFT]
     again = [
         f"`{row['method']}` {100 * (row['outside_at_end'] - row['failed']):.0f} % (K = {row['arms']}, {row['start']}, "

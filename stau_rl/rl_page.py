@@ -64,7 +64,8 @@ def page(results: RLResults) -> str:
         f"differs. Each head is tuned on {tuning} seeds over the same number of points: {len(SLOPES)} sharpnesses "
         f"(slopes {', '.join(f'{slope:g}' for slope in SLOPES)} of the log-weights at the initial scores) times "
         f"{RATES} learning rates. The best point is then played on {evaluation} other seeds, and those are reported. "
-        "`+ 1` is the initial value of all action scores.",
+        "`{x}` is what is tuned, `+ 1` the initial value of all action scores. Seeds are numbered from 0 in either "
+        "role, but seed 0 of the tuning is another one than seed 0 of the evaluation.",
         "**Score**: mean return of 100 episodes after the last step. *Sampled* follows the policy, *deterministic* "
         "takes its likeliest action. Where points of the grid have equal scores, the one with the higher mean of the "
         "learning curve is chosen. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
@@ -123,6 +124,16 @@ def conclusions(results: RLResults) -> list[str]:
         met = [family for family in results.families if results.score(task, family).value >= goal]
         who = "every head" if len(met) == len(results.families) else ", ".join(f"`{name}`" for name in met) or "no head"
         found.append(f"{task}: {who} reaches the reference score of {goal:g} (sampled).")
+    for task in results.tasks:
+        for family in results.families:
+            scores, floor = results.evaluation(task, family)["sampled"], task_named(task).floor
+            failed = scores[scores < (floor + task_named(task).goal) / 2]
+            if len(failed):
+                listed = ", ".join(f"{score:.1f}" for score in sorted(failed))
+                found.append(
+                    f"The interquartile mean does not see single failures: {task}, `{family}`: {len(failed)} of "
+                    f"{len(scores)} runs end below the middle between the random policy and the reference ({listed})."
+                )
     return found
 
 

@@ -256,6 +256,10 @@ def test_a_plateau_section_follows_its_rows(results):
     assert plateau_section().rstrip() in page(RLResults(results.runs, results.curves, rows))
     # Escort gets there and leaves again: 36 % of the draws were never there, 70 % are outside at the end.
     assert "`escort(p=2)` 34 % (K = 100, each(p=0.001), sampled)" in plateau_section()
+    best = rows[rows["kind"] == "best"]
+    ends = best["edge"].isin(["low", "high"]).sum()
+    assert 0 < ends < len(best)
+    assert f"lies at an end of the grid (^ or v): {ends}." in plateau_section()
 
 
 @pytest.mark.parametrize("option", ["--shorter", "--seeds", "--tuning-seeds"])
