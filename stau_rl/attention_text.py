@@ -104,11 +104,12 @@ def _starved(data: AttentionData) -> list[str]:
     """A sentence on the keys that thresholded heads never learn, where there are such seeds."""
     counts = []
     for name in data.normalisers("silence", "silence"):
-        rows = data.seeds("silence", "silence", name)
+        more = data.seeds(MORE, "silence", name)
+        rows = more if len(more) else data.seeds("silence", "silence", name)
         starved = rows[rows["decoded_worst_key"] < 0.5]
         if name.startswith("pn_") and len(starved):
-            dead = ", ".join(f"{value:.3f}" for value in starved["dead_row_rate"])
-            counts.append(f"`{name}` {len(starved)} of {len(rows)} seeds (dead rows on answerable queries: {dead})")
+            dead = f"{starved['dead_row_rate'].median():.3f} ({starved['dead_row_rate'].max():.3f})"
+            counts.append(f"`{name}` {len(starved)} of {len(rows)} seeds, dead rows on answerable queries there {dead}")
     if not counts:
         return []
     return [
