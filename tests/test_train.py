@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from concurrent.futures import Future
 from dataclasses import replace
 
@@ -266,6 +267,19 @@ def test_a_mistake_is_one_line_and_leaves_nothing(arguments, message, tmp_path, 
     assert stop.value.code == 2
     assert error.count("\n") == 1
     assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_box2d_names_the_extra(tmp_path, capsys, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "--env", "LunarLander-v3", "--out", str(tmp_path / "run")])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert 'LunarLander-v3\': Box2D is not installed; pip install -e ".[rl]" -c constraints.txt' in error
     assert list(tmp_path.iterdir()) == []
 
 
