@@ -93,7 +93,7 @@ class Agent:
 
         Returns:
             The row: step, episodes that ended in the segment, their mean return (nan without any) and that of the
-            sampled evaluation (nan if the settings leave it out).
+            sampled evaluation (nan if the settings leave it out). Where the head learns, also `Remedies.learned`.
         """
         settings = self.settings
         random = self.random(TRAINING, self.segment)
@@ -101,6 +101,7 @@ class Agent:
         player = Player(envs, self.spaces, int(random.integers(1 << 31)))
         until = settings.steps * (self.segment + 1) / settings.points
         returns: list[float] = []
+        self.remedies.begin()
         while self.step < until:
             steps, ended = self.update(player, random)
             self.step += steps
@@ -112,6 +113,7 @@ class Agent:
         row["sampled_return"] = math.nan
         if settings.curve_episodes:
             row["sampled_return"] = _mean(self.evaluate(settings.curve_episodes, CURVE, self.segment))
+        row |= self.remedies.learned()
         self.curve.append(row)
         self.segment += 1
         return self.curve[-1]

@@ -1,11 +1,13 @@
-"""The remedies for a learned sharpness that an agent's settings ask for."""
+"""The remedies for a learned sharpness that an agent's settings ask for, and what the head has learned."""
+
+import math
 
 import torch
 from torch import Tensor
 
 from stau_rl.agents.networks import ActorCritic
-from stau_rl.agents.settings import AgentSettings
-from stau_rl.heads.remedies import EntropyControl, TauWarmup
+from stau_rl.agents.settings import AgentSettings, learned_column
+from stau_rl.heads.remedies import EntropyControl, TauWarmup, entropy_share
 
 
 class Remedies:
@@ -23,6 +25,7 @@ class Remedies:
         self.network, self.settings = network, settings
         self.warm_up = TauWarmup(network.module, settings.head_warmup) if settings.head_warmup else None
         self.control: EntropyControl | None = None
+        self._seen: Tensor | None = None
         self._take_control()
 
     @property
@@ -43,12 +46,34 @@ class Remedies:
         Args:
             observations: of the environment steps that were learned from, float32 [B, inputs].
         """
+        self._seen = observations
         if self.warm_up is not None and self.warm_up.frozen:
             self.warm_up.step(len(observations))
             self._take_control()
         elif self.control is not None:
             with torch.no_grad():
                 self.control.move(self.network.log_policy(observations))
+
+    def begin(self) -> None:
+        """Start a segment of the run, which knows nothing of the states before."""
+        self._seen = None
+
+    def learned(self) -> dict[str, float]:
+        """What the head has learned by now; empty where it learns nothing.
+
+        Returns:
+            `learned_NAME`, the value of each learned parameter, and `entropy`, the mean entropy of the policy as it is
+            now on the states of the segment's last update, as a share of log n, n the number of actions: nan without
+            an update, 0 with one action.
+        """
+        module = self.network.module
+        if not module.learn:
+            return {}
+        with torch.no_grad():
+            found = {learned_column(name): float(module.value(name)) for name in module.learn}
+            seen = self._seen
+            share = math.nan if seen is None else float(entropy_share(self.network.log_policy(seen))[0].mean())
+        return found | {"entropy": share}
 
     def resume(self, step: int) -> None:
         """Go on after as many environment steps as were learned from, forwards or back."""

@@ -13,6 +13,7 @@ from stau_rl.agents.networks import NumpyActor
 
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
+BOX2D = 'Box2D is not installed; pip install -e ".[rl]" -c constraints.txt'
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,10 @@ def make_envs(name: str, count: int) -> VectorEnv:
             import_module(module)
         own = gym.spec(rest).vector_entry_point is not None
         envs = gym.make_vec(name, count, vectorization_mode="vector_entry_point" if own else "sync")
+    except gym.error.DependencyNotInstalled as error:
+        # Gymnasium's own advice knows nothing of the pinned versions.
+        fix = BOX2D if "box2d" in str(error).lower() else str(error)
+        raise ValueError(f"cannot make env {name!r}: {fix}") from None
     except (gym.error.Error, ImportError, TypeError) as error:
         raise ValueError(f"cannot make env {name!r}: {error}") from None
     if reset_mode(envs) is AutoresetMode.DISABLED:

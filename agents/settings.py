@@ -153,6 +153,11 @@ class AgentSettings:
         return cls(**{name: _read(name, text, fields[name].default) for name, text in texts.items()} | given)
 
 
+def learned_column(name: str) -> str:
+    """Column of a learned parameter in tables: `learned_tau`."""
+    return f"learned_{name}"
+
+
 def _read(name: str, text: str, like: Any) -> Any:
     """A text as a value of the same kind as `like`."""
     kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "widths such as 64,64"}

@@ -28,7 +28,8 @@ class RLStudy(Resumable):
     Default: all."""
     family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """A head with {x} for the sharpness that is tuned, and + NUMBER for the initial scores if they are not 0; repeat
-    it. The first is the reference. Default: softmax, s_tau, s_tau + 1, escort + 1."""
+    it. The first is the reference. Without {x} there are as many points, all of them learning rates, and no control.
+    Default: softmax, s_tau, s_tau + 1, escort + 1."""
     tuning_seeds: Count = 3
     """Seeds per point of the grids."""
     seeds: Count = 10
@@ -36,7 +37,7 @@ class RLStudy(Resumable):
     shorter: Count = 1
     """Divides the steps of every task, to try it out."""
     plan: bool = False
-    """Only say what would be played."""
+    """Only say what would be played, a line per task and family."""
     plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
     """A Python file that registers heads of your own; repeat it."""
     processes: OptionalCount = None
@@ -44,7 +45,9 @@ class RLStudy(Resumable):
     out: Path | None = None
     """Folder of the study. Default: runs/rl-study-DATE-TIME."""
     resume: bool = False
-    """Keep the runs that --out holds and play the rest."""
+    """Keep the runs that --out holds and play the rest. rl_runs.csv and rl_curves.csv are written
+    anew and hold only the tasks, families, seeds and lengths that are asked for now; the files of other finished runs
+    stay under runs/, for when they are asked for again."""
 
     work, kept = "study", "finished runs are kept"
 
@@ -53,7 +56,8 @@ class RLStudy(Resumable):
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import nothing_yet, steps_bar
-        from stau_rl.rl_study import RUN_FILES, RUNS, estimate, play_study, write_tables
+        from stau_rl.rl_plan import estimate, plan
+        from stau_rl.rl_study import RUN_FILES, RUNS, play_study, unused_runs, unused_text, write_tables
         from stau_rl.rl_tasks import FAMILIES, TASKS, parse_family, task_named
 
         self.check_resume()
@@ -63,7 +67,13 @@ class RLStudy(Resumable):
         processes = self.processes if self.processes is not None else os.cpu_count() or 1
         runs, minutes = estimate(tasks, families, self.tuning_seeds, self.seeds, self.shorter)
         console = wide_console()
-        console.print(f"{runs} runs, about {minutes:.0f} core-minutes", highlight=False)
+
+        def say(text: str) -> None:
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+        if self.plan:
+            say(plan(tasks, families, self.tuning_seeds, self.seeds))
+        say(f"at most {runs} runs, about {minutes:.0f} core-minutes")
         if self.plan:
             return
         out = self.out or Path("runs") / time.strftime("rl-study-%Y%m%d-%H%M%S")
@@ -82,8 +92,10 @@ class RLStudy(Resumable):
                 report=lambda done, total, seconds: bar(done),
             )
         write_tables(out, rows, curves)
-        from stau_rl.rl_results import RLResults, rounded, summary
+        from stau_rl.rl_results import RLResults
+        from stau_rl.rl_table import printed
 
-        shown = rounded(summary(RLResults.load(out))).drop(columns=["family", "seeds"]).to_string(index=False)
-        console.print(shown, highlight=False, markup=False, soft_wrap=True)
-        console.print(f"Rows: {out / RUNS}", highlight=False, markup=False, soft_wrap=True)
+        say(printed(RLResults.load(out)))
+        if unused := unused_runs(out, rows, families, self.shorter):
+            say(unused_text(out, unused))
+        say(f"Rows: {out / RUNS}")

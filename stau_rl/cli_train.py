@@ -22,7 +22,8 @@ class Train(Resumable):
     Learned sharpness: with --set learn=tau the policy's gradient moves the head's tau as well, head_rate times as fast,
     and may sharpen onto whatever is likely early. With --set head_warmup=50000 tau stays at its start for as many
     environment steps. With --set target_entropy=0.5 no gradient moves it: each update moves it by target_entropy_rate
-    towards an entropy of that share of log n, n the number of actions, as far as the head's range allows.
+    towards an entropy of that share of log n, n the number of actions, as far as the head's range allows. What is
+    learned is printed and kept: columns learned_tau of scores.csv and curves.csv, the latter with the policy's entropy.
 
     Example: stau-rl train --agent ppo --env CartPole-v1 --head "s_tau(tau=2)" --steps 500000 --seeds 10 --out runs/ppo
     """
@@ -55,6 +56,7 @@ class Train(Resumable):
     def run(self) -> None:
         """Train, print the scores and say where the files are."""
         from stau_rl.agents.registry import agent_class
+        from stau_rl.agents.settings import learned_column
         from stau_rl.console import wide_console
         from stau_rl.plugin_source import load_plugins
         from stau_rl.progress import nothing_yet, steps_bar
@@ -81,7 +83,9 @@ class Train(Resumable):
                 report=report,
             )
         console = wide_console()
-        shown = scores[["seed", "sampled", "deterministic"]].round(1).to_string(index=False)
+        learned = map(learned_column, settings.learn)
+        digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(learned, 3)}
+        shown = scores[["seed", *digits]].round(digits).to_string(index=False)
         for line in (
             f"Mean return of {settings.episodes} episodes after training, {self.agent} on {self.env}, {self.head}:",
             shown,

@@ -15,10 +15,10 @@ from stau_rl.claim_notebook import notebook
 from stau_rl.claim_settings import ROOT
 from stau_rl.plateau_page import section_of
 from stau_rl.rl_figures import save_figures
-from stau_rl.rl_results import RESULTS, RLResults
+from stau_rl.rl_results import RESULTS, RLResults, interval_text
 from stau_rl.rl_study import CURVES, RUNS
-from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, parse_family, points, settings, task_named
-from stau_rl.robust import Estimate, interquartile_interval
+from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, parse_family, points, settings, stars, task_named
+from stau_rl.robust import interquartile_interval
 
 ALPHA = 0.05
 PAGE = ROOT / "docs" / "rl.md"
@@ -82,7 +82,7 @@ def page(results: RLResults) -> str:
         "interval is a bootstrap stratified by task.",
         _table(
             ("head", "interquartile mean"),
-            [(f"`{family}`", _interval(results.overall(family), ".3f")) for family in results.families],
+            [(f"`{family}`", interval_text(results.overall(family), ".3f")) for family in results.families],
         ),
         "![Performance profiles](rl_profiles.png)",
         "![Learning curves](rl_curves.png)",
@@ -145,13 +145,14 @@ def _task(results: RLResults, task: str) -> list[str]:
     for family in results.families:
         head, rate = results.tuned(task, family)
         cell = task, family
-        cells = [_interval(results.score(task, family, kind), ".1f") for kind in ("sampled", "deterministic")]
+        cells = [interval_text(results.score(task, family, kind), ".1f") for kind in ("sampled", "deterministic")]
         cells.append(_chance(results, cell, chosen.get(cell), control=False))
         control = results.control(task, family)
         has_control = len(control) > 0
-        cells.append(_interval(interquartile_interval(control["sampled"], seed=0), ".1f") if has_control else "")
+        score = interval_text(interquartile_interval(control["sampled"], seed=0), ".1f") if has_control else ""
+        cells.append(score)
         cells.append(_chance(results, cell, controlled.get(cell), control=True))
-        head_end, rate_end = _ends(task, family, head, rate)
+        head_end, rate_end = stars(known, parse_family(family), head, rate)
         rows.append((f"`{family}`", f"`{head}`{head_end}", f"{rate:g}{rate_end}", *cells))
     return [
         f"### {task}",
@@ -165,14 +166,7 @@ def _task(results: RLResults, task: str) -> list[str]:
 
 def _chance(results: RLResults, cell: tuple[str, str], p: float | None, *, control: bool) -> str:
     """Probability of improvement with its interval and p-value; empty where nothing is compared."""
-    return "" if p is None else f"{_interval(results.improvement(*cell, control=control), '.2f')}, p {p:.2g}"
-
-
-def _ends(task: str, family: str, head: str, rate: float) -> tuple[str, str]:
-    """A star each for a head and a learning rate at an end of their grids."""
-    known = task_named(task)
-    heads = list(dict.fromkeys(one for one, _ in points(known, parse_family(family))))
-    return "*" * (len(heads) > 1 and head in (heads[0], heads[-1])), "*" * (rate in known.rates)
+    return "" if p is None else f"{interval_text(results.improvement(*cell, control=control), '.2f')}, p {p:.2g}"
 
 
 def _settings(results: RLResults) -> str:
@@ -191,12 +185,6 @@ def _settings(results: RLResults) -> str:
 def _each(column: "pd.Series[str]") -> str:
     """The values of a column, each once."""
     return ", ".join(dict.fromkeys(column))
-
-
-def _interval(found: Estimate, form: str) -> str:
-    if found.low != found.low:
-        return f"{found.value:{form}}"
-    return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

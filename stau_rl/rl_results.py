@@ -144,3 +144,10 @@ def summary(results: RLResults) -> pd.DataFrame:
 def rounded(table: pd.DataFrame) -> pd.DataFrame:
     """A summary to read: two decimals, but learning rates in full."""
     return table.round(2).assign(learning_rate=table["learning_rate"].map("{:g}".format))
+
+
+def interval_text(found: Estimate, form: str) -> str:
+    """An estimate and its interval, in a number's format; without an interval the estimate alone."""
+    if math.isnan(found.low):
+        return f"{found.value:{form}}"
+    return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"

@@ -28,9 +28,10 @@ from stau_rl.identity import identity
 from stau_rl.lock import DirectoryLock
 from stau_rl.machine import device
 from stau_rl.plugin import head_hashes
+from stau_rl.rl_plan import estimate, plan
 from stau_rl.rl_pool import RunPool
 from stau_rl.rl_run import RunSpec
-from stau_rl.rl_tasks import BLANK, FAMILIES, TASKS, Family, Task, parse_family, points, settings, task_named
+from stau_rl.rl_tasks import FAMILIES, TASKS, Family, Task, has_control, parse_family, points, settings, task_named
 from stau_rl.study_seeds import purpose_seed
 
 TUNING_SEEDS, SEEDS = 3, 10
@@ -98,11 +99,6 @@ def control_runs(
         return []
     head, rate = dict(zip(points(task, family), points(task, reference), strict=True))[point]
     return [StudyRun(task, reference, head, rate, CONTROL, seed, shorter, family.name) for seed in range(seeds)]
-
-
-def has_control(family: Family, reference: Family) -> bool:
-    """Whether both have the same grid of sharpnesses, and are two."""
-    return family != reference and BLANK in family.text and BLANK in reference.text
 
 
 def best_point(rows: Sequence[Row]) -> tuple[str, float]:
@@ -269,23 +265,30 @@ def write_tables(folder: Path, rows: Sequence[Row], curves: Sequence[Row]) -> No
             pd.DataFrame(table).to_csv(temporary, index=False, float_format="%.8g", lineterminator="\n")
 
 
-def estimate(
-    tasks: Sequence[Task], families: Sequence[Family], tuning_seeds: int, seeds: int, shorter: int = 1
-) -> tuple[int, float]:
-    """Rows of a study, and the minutes that one core would need if each were a run of its own.
+def unused_runs(folder: Path, rows: Sequence[Row], families: Sequence[Family], shorter: int) -> int:
+    """How many finished runs a study's folder holds that its rows, as `play_study` returns them, do not use."""
+    named = {family.name: family for family in families}
+    used = {
+        StudyRun(
+            task_named(row["task"]),
+            named[row["family"]],
+            row["head"],
+            row["learning_rate"],
+            row["role"],
+            row["seed"],
+            shorter,
+        ).file_name
+        for row in rows
+    }
+    return len({file.name for file in (folder / RUN_FILES).glob("*.json")} - used)
 
-    Raises:
-        ValueError: a number is less than 1.
-    """
-    for name, value in (("tuning_seeds", tuning_seeds), ("seeds", seeds), ("shorter", shorter)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value!r}")
-    counts = [
-        (task, len(points(task, family)) * tuning_seeds + seeds * (1 + has_control(family, families[0])))
-        for task in tasks
-        for family in families
-    ]
-    return sum(count for _, count in counts), sum(task.seconds * count for task, count in counts) / 60 / shorter
+
+def unused_text(folder: Path, unused: int) -> str:
+    """A line about them."""
+    return (
+        f"{unused} finished run{'s' * (unused != 1)} in {folder} belong{'s' * (unused == 1)} to other tasks, heads, "
+        f"seeds or lengths and {'is' if unused == 1 else 'are'} not in the tables"
+    )
 
 
 def _curves(results: dict[StudyRun, dict[str, Any]]) -> Iterator[Row]:
@@ -332,7 +335,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     wall = minutes / given.processes
-    print(f"{runs} runs, about {minutes:.0f} core-minutes: {wall:.1f} minutes on {given.processes} cores", flush=True)
+    if given.plan:
+        print(plan(tasks, families, given.tuning_seeds, given.seeds))
+    text = f"at most {runs} runs, about {minutes:.0f} core-minutes: {wall:.1f} minutes on {given.processes} cores"
+    print(text, flush=True)
     if given.plan:
         return
     begun = shown = time.perf_counter()
@@ -354,6 +360,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report=report,
     )
     write_tables(given.out, rows, curves)
+    if unused := unused_runs(given.out, rows, families, given.shorter):
+        print(unused_text(given.out, unused))
     for task in tasks:
         for family in families:
             mine = [r for r in rows if (r["task"], r["family"], r["role"]) == (task.name, family.name, "evaluation")]

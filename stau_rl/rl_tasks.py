@@ -137,6 +137,17 @@ def points(task: Task, family: Family) -> list[tuple[str, float]]:
     return [(family.head(slope), rate) for slope in slopes for rate in rates]
 
 
+def has_control(family: Family, reference: Family) -> bool:
+    """Whether both have the same grid of sharpnesses, and are two."""
+    return family != reference and BLANK in family.text and BLANK in reference.text
+
+
+def stars(task: Task, family: Family, head: str, rate: float) -> tuple[str, str]:
+    """A star each for a head and a learning rate at an end of their grids."""
+    heads = list(dict.fromkeys(one for one, _ in points(task, family)))
+    return "*" * (len(heads) > 1 and head in (heads[0], heads[-1])), "*" * (rate in task.rates)
+
+
 def settings(task: Task, family: Family, head: str, rate: float, shorter: int = 1) -> dict[str, Any]:
     """All settings of a run, by name; `shorter` divides the steps and the evaluations."""
     kind: Any = agent_class(task.agent).Settings

@@ -10,15 +10,21 @@
 | `curves.png` | the figure |
 | `timing.json` | seconds of every seed, and the host: the only file that differs between two runs |
 
+Where the head learns, `scores.csv` has a column `learned_NAME` per learned parameter, its final value, and the curves
+have the value at each point, with `entropy`, the policy's mean entropy then on the states of the last update, as a
+share of log n, n the number of actions. They are empty for points that were played before these columns were kept.
+
 Every file is written whole or not at all.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from stau_rl.agents.settings import learned_column
 from stau_rl.atomic import whole_file, write_json
 from stau_rl.finished_files import keep_seconds
 from stau_rl.identity import first_difference, identity
@@ -101,10 +107,13 @@ class TrainFolder:
         """Write the tables and the figure of all seeds; the scores are returned."""
         from stau_rl.train_plot import save_curves
 
-        curves = curve_table(results)
+        learned = [learned_column(name) for name in dict.fromkeys(self.spec["settings"]["learn"])]
+        curves = curve_table(results, learned)
         scores = pd.DataFrame([{k: v for k, v in r.items() if k not in ("curve", "settings")} for r in results])
         scores.insert(1, "env", [result["settings"]["env"] for result in results])
         scores.insert(2, "head", [result["settings"]["head"] for result in results])
+        for column in learned:
+            scores[column] = curves.groupby("seed", sort=False)[column].nth(-1).to_numpy()
         for name, table in ((f"{CURVES}.csv", curves), (SCORES, scores)):
             with whole_file(self.path / name) as temporary:
                 table.to_csv(temporary, index=False, lineterminator="\n")
@@ -114,7 +123,10 @@ class TrainFolder:
         return scores
 
 
-def curve_table(results: list[dict[str, Any]]) -> pd.DataFrame:
-    """Learning curves: a row per seed and point."""
+def curve_table(results: list[dict[str, Any]], learned: Sequence[str]) -> pd.DataFrame:
+    """Learning curves: a row per seed and point; columns of what the head learned are there even if no row has them."""
     rows = [{"seed": result["seed"], **row} for result in results for row in result["curve"]]
-    return pd.DataFrame(rows).astype({"train_return": "float64", "sampled_return": "float64"})
+    table = pd.DataFrame(rows)
+    extra = [*learned, "entropy"] if learned else []
+    table = table.reindex(columns=[*table.columns.drop(extra, errors="ignore"), *extra])
+    return table.astype(dict.fromkeys(["train_return", "sampled_return", *extra], "float64"))

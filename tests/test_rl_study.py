@@ -10,9 +10,11 @@ from stau_rl.heads import parse_head
 from stau_rl.plateau_page import plateau_section
 from stau_rl.rl_figures import save_figures
 from stau_rl.rl_page import conclusions, page
+from stau_rl.rl_plan import estimate
 from stau_rl.rl_results import RESULTS, RLResults, summary
-from stau_rl.rl_study import StudyRun, best_point, estimate, play_study, tuning_runs, write_tables
-from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, TASKS, Family, parse_family, points, settings, task_named
+from stau_rl.rl_study import StudyRun, best_point, play_study, tuning_runs, unused_runs, write_tables
+from stau_rl.rl_table import printed
+from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, TASKS, Family, parse_family, points, settings, stars, task_named
 from stau_rl.robust import interquartile_mean, stratified_interval
 
 SOFTMAX, ESCORT = Family("softmax(beta={x})"), Family("escort(p={x})", 1.0)
@@ -85,8 +87,9 @@ def test_bad_tasks_are_named():
         task_named("ppo-cartpol")
 
 
-def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
-    """In this process: two families on short CartPole; what is there is not played again."""
+@pytest.fixture
+def played(monkeypatch):
+    """Runs are played in this process; a list of them."""
     from concurrent.futures import Future
 
     from stau_rl.rl_run import play_run
@@ -113,6 +116,11 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
             pass
 
     monkeypatch.setattr(rl_study, "RunPool", Inline)
+    return played
+
+
+def test_a_study_plays_tunes_and_resumes(tmp_path, played):
+    """Two families on short CartPole; what is there is not played again."""
     task = [task_named("reinforce-cartpole")]
     reports = []
     arguments = {"processes": 1, "tuning_seeds": 1, "seeds": 2, "shorter": 1000}
@@ -137,6 +145,11 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, monkeypatch):
     assert {(row["family"], row["seed"]) for row in curves} == {
         (f, s) for f in (SOFTMAX.name, ESCORT.name) for s in (0, 1)
     }
+    # Beside them in the folder: the runs of another study, which asks for more seeds of one of the families.
+    play_study(tmp_path, task, [ESCORT], **{**arguments, "seeds": 3})
+    assert unused_runs(tmp_path, rows, [SOFTMAX, ESCORT], 1000) == 1
+    some, _ = play_study(tmp_path, task, [SOFTMAX], **arguments)
+    assert unused_runs(tmp_path, some, [SOFTMAX], 1000) == len(list((tmp_path / "runs").iterdir())) - 12 - 2
     removed = next((tmp_path / "runs").iterdir())
     removed.unlink()
     before = len(played)
@@ -150,12 +163,43 @@ def test_the_command_prints_its_plan_and_names_mistakes(capsys, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     cli.main(["rl-study", "--plan", "--task", "ppo-cartpole"])
     # Four families of 12 points on 3 seeds, 10 evaluation seeds, and 10 of the control of the three others.
-    assert "214 runs" in capsys.readouterr().out
+    assert "at most 214 runs" in capsys.readouterr().out
+    families = ["softmax(beta={x})", "softmax(beta=1)", "escort(p={x}) + 1"]
+    cli.main(["rl-study", "--plan", "--task", "ppo-cartpole", *(f"--family={family}" for family in families)])
+    told = capsys.readouterr().out
+    # As many points without {x}, and no control: that alone makes its runs fewer.
+    for family, numbers in zip(families, ("12 3 10 0 46", "12 3 10 0 46", "12 3 10 10 56"), strict=True):
+        line = next(line for line in told.splitlines() if family in line)
+        assert line.split() == ["ppo-cartpole", *family.split(), *numbers.split()]
+    assert "at most 148 runs" in told
     with pytest.raises(SystemExit) as stop:
         cli.main(["rl-study", "--task", "chess"])
     assert stop.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_tells_of_finished_runs_that_it_does_not_use(capsys, tmp_path, played):
+    command = ["rl-study", "--task", "reinforce-cartpole", "--tuning-seeds", "1", "--shorter", "1000"]
+    command += ["--out", str(tmp_path / "o")]
+    cli.main([*command, "--seeds", "2", "--family", "softmax(beta=1)"])
+    told = capsys.readouterr().out
+    assert "are not in the tables" not in told
+    assert "softmax(beta=1) " in told
+    # Without {x}: 12 learning rates on a tuning seed, and 2 evaluation seeds.
+    assert len(played) == 14
+    cli.main([*command, "--seeds", "1", "--family", "softmax(beta=1)", "--resume"])
+    told = capsys.readouterr().out
+    assert len(played) == 14
+    line = (
+        f"1 finished run in {tmp_path / 'o'} belongs to other tasks, heads, seeds or lengths and is not in the tables"
+    )
+    assert line in told.splitlines()
+    cli.main([*command, "--seeds", "1", "--family", "argmax", "--resume"])
+    line = (
+        f"14 finished runs in {tmp_path / 'o'} belong to other tasks, heads, seeds or lengths and are not in the tables"
+    )
+    assert line in capsys.readouterr().out.splitlines()
 
 
 def test_a_stratified_interval_resamples_within_groups():
@@ -249,6 +293,34 @@ def test_the_page_says_what_the_rows_say(results, tmp_path):
     first = (tmp_path / "rl_profiles.png").read_bytes()
     save_figures(results, tmp_path)
     assert first == (tmp_path / "rl_profiles.png").read_bytes()
+
+
+def test_the_printed_table_says_what_its_columns_are(results):
+    lines = printed(results).splitlines()
+    assert lines[0].split()[1:4] == ["head", "rate", "sampled"]
+    # The reference has no numbers against itself; learning rates at the ends of the grid have a star.
+    assert lines[1].startswith("ppo-cartpole softmax(beta=1.5) ")
+    assert lines[1].split()[2:] == ["0.0003*", "475.0", "[460.0,", "490.0]", "475.0", "-", "-", "-"]
+    assert "escort(p=1.5) + 1" in lines[2]
+    assert lines[2].split()[-3:] == ["1.00", "0.057", "1.00"]
+    assert max(map(len, lines)) <= 120
+    for name in ("improvement: P(", "p_holm: ", "over_control: "):
+        assert any(line.startswith(name) for line in lines), name
+    alone = RLResults(results.runs[results.runs["family"] == SOFTMAX.name], results.curves)
+    assert "improvement" not in printed(alone)
+
+
+def test_sharpnesses_at_the_ends_of_their_grid_have_a_star():
+    task = task_named("ppo-cartpole")
+    assert stars(task, ESCORT, "escort(p=3)", 0.003) == ("*", "*")
+    assert stars(task, ESCORT, "escort(p=1.5)", 0.000646) == ("", "")
+    # No grid of sharpnesses, no end of it.
+    assert stars(task, Family("softmax(beta=1)"), "softmax(beta=1)", 0.0003) == ("", "*")
+
+
+@pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
+def test_the_default_study_fits_120_characters():
+    assert max(map(len, printed(RLResults.load()).splitlines())) <= 120
 
 
 def test_a_plateau_section_follows_its_rows(results):

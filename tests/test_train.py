@@ -2,11 +2,13 @@
 
 import json
 import math
+import sys
 from concurrent.futures import Future
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+import torch
 
 from stau_rl import cli, rl_pool
 from stau_rl import train as train_module
@@ -91,6 +93,87 @@ def test_a_stopped_training_resumes_to_the_same_bytes(inline, tmp_path, monkeypa
     # A finished training is only read.
     train("ppo", SETTINGS, 2, tmp_path / "stopped", resume=True)
     assert not list((tmp_path / "stopped" / "seeds").glob("*.pt"))
+
+
+LEARNING = replace(SETTINGS, head="s_tau(tau=2)", learn=("tau",), head_rate=1.0)
+
+
+def test_what_a_head_learns_is_in_both_tables(inline, tmp_path):
+    """Against an agent played beside it: tau at every point, and the last one in the scores."""
+    scores = train("ppo", LEARNING, 2, tmp_path / "run")
+    curves = pd.read_csv(tmp_path / "run" / "curves.csv")
+    agent = RunSpec("ppo", LEARNING.as_dict(), 1).make()
+    taus = []
+    while not agent.finished:
+        agent.play_segment()
+        taus.append(1 + math.log1p(math.exp(agent.network.module.log_tau.item())))
+    assert curves[curves["seed"] == 1]["learned_tau"].tolist() == pytest.approx(taus, rel=1e-6)
+    assert len(set(taus)) == 4
+    assert scores["learned_tau"].tolist() == curves.groupby("seed")["learned_tau"].last().tolist()
+    assert curves["entropy"].between(0.5, 1).all()
+    assert list(pd.read_csv(tmp_path / "run" / "scores.csv").columns)[-1] == "learned_tau"
+
+
+def test_a_training_that_learns_nothing_has_the_columns_of_old(inline, tmp_path):
+    train("ppo", SETTINGS, 1, tmp_path / "run")
+    header = (tmp_path / "run" / "curves.csv").read_text().splitlines()[0]
+    assert header == "seed,step,train_episodes,train_return,sampled_return"
+    header = (tmp_path / "run" / "scores.csv").read_text().splitlines()[0]
+    kinds = ("sampled", "deterministic")
+    columns = [f"{kind}{end}" for kind in kinds for end in ("", "_low", "_high")]
+    assert header.split(",") == ["agent", "env", "head", "seed", *columns]
+    point = json.loads((tmp_path / "run" / "seeds" / "seed-0.json").read_text())["curve"][0]
+    assert list(point) == ["step", "train_episodes", "train_return", "sampled_return"]
+
+
+@pytest.mark.parametrize("aged", [False, True], ids=["checkpoint", "checkpoint from before the columns"])
+def test_a_stopped_training_that_learns_resumes(aged, inline, tmp_path, monkeypatch):
+    train("ppo", LEARNING, 1, tmp_path / "whole")
+
+    def stop_in_second_segment(self, step):
+        if step > 300:
+            raise Interrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Inline, "_count", stop_in_second_segment)
+        with pytest.raises(Interrupt):
+            train("ppo", LEARNING, 1, tmp_path / "stopped")
+    if aged:
+        checkpoint = tmp_path / "stopped" / "seeds" / "seed-0.pt"
+        state = torch.load(checkpoint, weights_only=True)
+        for name in ("learned_tau", "entropy"):
+            del state["curve"][0][name]
+        torch.save(state, checkpoint)
+    train("ppo", LEARNING, 1, tmp_path / "stopped", resume=True)
+    for name in FILES:
+        if not aged or name in ("scores.csv", "curves.png"):
+            assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    expected = pd.read_csv(tmp_path / "whole" / "curves.csv")
+    if aged:
+        expected.loc[0, ["learned_tau", "entropy"]] = math.nan
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "stopped" / "curves.csv"), expected)
+
+
+def test_results_from_before_the_columns_leave_them_empty(inline, tmp_path):
+    train("ppo", LEARNING, 1, tmp_path / "run")
+    file = tmp_path / "run" / "seeds" / "seed-0.json"
+    kept = json.loads(file.read_text())
+    for point in kept["curve"]:
+        del point["learned_tau"], point["entropy"]
+    file.write_text(json.dumps(kept))
+    scores = train("ppo", LEARNING, 1, tmp_path / "run", resume=True)
+    assert scores["learned_tau"].isna().all()
+
+
+def test_the_command_prints_what_is_learned(inline, tmp_path, capsys):
+    command = ["train", "--agent", "a2c", "--head", "s_tau(tau=2)", "--steps", "200", "--out", str(tmp_path / "run")]
+    for text in ("learn=tau", "points=1", "hidden=8", "curve_episodes=0", "episodes=2"):
+        command += ["--set", text]
+    cli.main(command)
+    tau = pd.read_csv(tmp_path / "run" / "scores.csv")["learned_tau"][0]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[1].split() == ["seed", "sampled", "deterministic", "learned_tau"]
+    assert float(printed[2].split()[3]) == round(tau, 3)
 
 
 def test_a_damaged_checkpoint_is_played_again(tmp_path):
@@ -184,6 +267,19 @@ def test_a_mistake_is_one_line_and_leaves_nothing(arguments, message, tmp_path, 
     assert stop.value.code == 2
     assert error.count("\n") == 1
     assert message in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_box2d_names_the_extra(tmp_path, capsys, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("gymnasium.envs.box2d")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "Box2D", None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "--env", "LunarLander-v3", "--out", str(tmp_path / "run")])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert 'LunarLander-v3\': Box2D is not installed; pip install -e ".[rl]" -c constraints.txt' in error
     assert list(tmp_path.iterdir()) == []
 
 
