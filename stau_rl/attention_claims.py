@@ -151,13 +151,14 @@ def length_sentences(data: AttentionData) -> Iterator[str]:
             f'"Softmax loses its recall there" {_verdict(kept["softmax"] < LOST, soft)} on `{task}`: it keeps '
             f"{_percent(kept['softmax'])}, {beside}."
         )
-        own = last[second]
+        needed = (kept["lssar_p3"] >= KEPT) & (kept[second] < KEPT)
+        both = np.minimum(first["lssar_p3"], first[second])
         scores = "the same scores" if second == "reweight_softmax" else "plain scores, a second difference"
         yield (
-            f'"Re-weighting needs softplus in front of it" '
-            f"{_verdict(last['lssar_p3'] > own + 0.01, first['lssar_p3'])} on `{task}`: at {longest} times the "
-            f"length, p = 3 behind softmax ({scores}) has {_median_worst(own)}, behind softplus "
-            f"{_median_worst(last['lssar_p3'])}, softmax alone {_median_worst(last['softmax'])}."
+            f'"Re-weighting needs softplus in front of it" {_verdict(needed, both)} on `{task}`: p = 3 behind softmax '
+            f"({scores}) keeps {_percent(kept[second])} at {longest} times the length and has "
+            f"{_median_worst(last[second])} there, behind softplus it keeps {_percent(kept['lssar_p3'])} and has "
+            f"{_median_worst(last['lssar_p3'])}; softmax alone has {_median_worst(last['softmax'])}."
         )
 
 

@@ -224,7 +224,7 @@ def _length(data: AttentionData) -> list[str]:
             "language models, in this page's words and asked of these heads. Recall is the share of "
             "right answers here, the median of the seeds with the lowest in brackets. Kept means at least 95 % of the "
             "recall at the trained length, lost less than 80 %; where the median of that recall is below .5 there is "
-            "nothing to judge. A claim reproduces if it holds on every seed.",
+            "nothing to judge; no worse means by at most .01. A claim reproduces if it holds on every seed.",
             "\n".join(f"- {sentence}" for sentence in sentences),
         ]
     return parts

@@ -58,13 +58,15 @@ class RLStudy(Resumable):
         from stau_rl.progress import nothing_yet, steps_bar
         from stau_rl.rl_plan import estimate, plan
         from stau_rl.rl_study import RUN_FILES, RUNS, play_study, unused_runs, unused_text, write_tables
-        from stau_rl.rl_tasks import FAMILIES, TASKS, parse_family, task_named
+        from stau_rl.rl_tasks import FAMILIES, TASKS, distinct, parse_family, task_named
 
         self.check_resume()
         load_plugins(self.plugin)
-        tasks = tuple(map(task_named, self.task)) or TASKS
-        families = tuple(map(parse_family, self.family)) or FAMILIES
+        tasks = tuple(dict.fromkeys(map(task_named, self.task))) or TASKS
+        families = distinct(tuple(map(parse_family, self.family)) or FAMILIES)
         processes = self.processes if self.processes is not None else os.cpu_count() or 1
+        if processes < 1:
+            raise ValueError(f"--processes must be at least 1, got {processes}")
         runs, minutes = estimate(tasks, families, self.tuning_seeds, self.seeds, self.shorter)
         console = wide_console()
 

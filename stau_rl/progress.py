@@ -35,7 +35,7 @@ def settings_bar(settings: int, opening: str = "", first: str = "compiling") -> 
     console = Console(stderr=True)
     line = _lines(console)
     # A bar that is not drawn would still end with an empty line.
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=not console.is_interactive) as bar:
         task = bar.add_task(first, total=settings)
 
         def report(name: str, done: float) -> None:
@@ -43,7 +43,7 @@ def settings_bar(settings: int, opening: str = "", first: str = "compiling") -> 
             if opening:
                 _print(console, opening)
                 opening = ""
-            if console.is_terminal:
+            if console.is_interactive:
                 bar.update(task, description=name, completed=done)
             else:
                 line(f"{100 * done / max(1, settings):3.0f} %, {int(done)}/{settings} {name}")
@@ -96,7 +96,7 @@ def status_line(first: str) -> Iterator[Callable[[str], None]]:
         A function to call with what is done next.
     """
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.is_interactive:
         yield _lines(console)
         return
     with console.status(first) as status:

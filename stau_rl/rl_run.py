@@ -1,6 +1,7 @@
 """One training run of a policy-gradient agent: played, kept at every point of its curve, and scored."""
 
 import io
+import json
 import math
 import pickle
 import time
@@ -34,6 +35,10 @@ class RunSpec:
         kind: Any = agent_class(self.agent)
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.settings.items()}
         return kind(kind.Settings(**values), self.seed)
+
+
+WHOLE = {"settings", "seed", "sampled", "deterministic", "curve"}
+"""What the result of a finished run has."""
 
 
 def play_run(
@@ -80,3 +85,12 @@ def _read(checkpoint: Path) -> dict[str, Any] | None:
         return torch.load(io.BytesIO(content), weights_only=True)
     except (FileNotFoundError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError):
         return None
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """The kept result of a finished run; None if it is not there or not whole."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return kept if isinstance(kept, dict) and kept.keys() >= WHOLE else None

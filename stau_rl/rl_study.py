@@ -30,8 +30,19 @@ from stau_rl.machine import device
 from stau_rl.plugin import head_hashes
 from stau_rl.rl_plan import estimate, plan
 from stau_rl.rl_pool import RunPool
-from stau_rl.rl_run import RunSpec
-from stau_rl.rl_tasks import FAMILIES, TASKS, Family, Task, has_control, parse_family, points, settings, task_named
+from stau_rl.rl_run import RunSpec, read_result
+from stau_rl.rl_tasks import (
+    FAMILIES,
+    TASKS,
+    Family,
+    Task,
+    distinct,
+    has_control,
+    parse_family,
+    points,
+    settings,
+    task_named,
+)
 from stau_rl.study_seeds import purpose_seed
 
 TUNING_SEEDS, SEEDS = 3, 10
@@ -148,10 +159,7 @@ class RunFolder:
 
     def read(self, run: StudyRun) -> dict[str, Any] | None:
         """A finished run; None if it is not there or not whole."""
-        try:
-            return dict(json.loads((self.path / RUN_FILES / run.file_name).read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError):
-            return None
+        return read_result(self.path / RUN_FILES / run.file_name)
 
     def write(self, run: StudyRun, result: dict[str, Any], seconds: float, about: dict[str, str]) -> dict[str, Any]:
         """Keep a run."""
@@ -194,9 +202,13 @@ def play_study(
     """
     if processes < 1:
         raise ValueError(f"processes must be at least 1, got {processes!r}")
+    families = distinct(families)
+    total = estimate(tasks, families, tuning_seeds, seeds, shorter)[0]
     pairs = [(task, family) for task in tasks for family in families]
     waiting = {pair: tuning_runs(*pair, tuning_seeds, shorter) for pair in pairs}
-    total = estimate(tasks, families, tuning_seeds, seeds, shorter)[0]
+    # What cannot be made, for want of an environment say, shows before anything is written.
+    for runs in waiting.values():
+        runs[0].spec.make()
     folder, about = RunFolder(out), _about()
     # Rows by the file of their run, and what the files hold.
     wanted: dict[StudyRun, str] = {}
@@ -329,8 +341,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shorter", type=whole_number, default=1, help="divides the steps, to try it out")
     parser.add_argument("--plan", action="store_true", help="only print what would be played")
     given = parser.parse_args(arguments)
-    tasks, families = given.task or TASKS, given.family or FAMILIES
+    if given.processes < 1:
+        parser.error(f"--processes must be at least 1, got {given.processes}")
     try:
+        tasks, families = tuple(dict.fromkeys(given.task or TASKS)), distinct(given.family or FAMILIES)
         runs, minutes = estimate(tasks, families, given.tuning_seeds, given.seeds, given.shorter)
     except ValueError as error:
         parser.error(str(error))
@@ -349,16 +363,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             shown = time.perf_counter()
             print(f"{done}/{total} runs, {seconds / 60:.1f} core-minutes, {shown - begun:.0f} s", flush=True)
 
-    rows, curves = play_study(
-        given.out,
-        tasks,
-        families,
-        processes=given.processes,
-        tuning_seeds=given.tuning_seeds,
-        seeds=given.seeds,
-        shorter=given.shorter,
-        report=report,
-    )
+    try:
+        rows, curves = play_study(
+            given.out,
+            tasks,
+            families,
+            processes=given.processes,
+            tuning_seeds=given.tuning_seeds,
+            seeds=given.seeds,
+            shorter=given.shorter,
+            report=report,
+        )
+    except ValueError as error:
+        parser.error(" ".join(str(error).split()))
     write_tables(given.out, rows, curves)
     if unused := unused_runs(given.out, rows, families, given.shorter):
         print(unused_text(given.out, unused))

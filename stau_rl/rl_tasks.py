@@ -1,6 +1,7 @@
 """What the study of heads in reinforcement learning compares: tasks, families of heads, and grids."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +84,7 @@ class Family:
     @property
     def name(self) -> str:
         """Text for tables: `s_tau(tau={x}) + 1`."""
-        return f"{self.text} + {self.offset:g}" if self.offset else self.text
+        return f"{self.text} + {self.offset:.12g}" if self.offset else self.text
 
     def head(self, slope: float) -> str:
         """The head whose log-weights have this slope at the initial scores; {x} is the slope where there is none."""
@@ -115,6 +116,16 @@ def parse_family(text: str) -> Family:
         raise ValueError(f"family {show(text)}: the initial score must be finite")
     family.head(SLOPES[0])
     return family
+
+
+def distinct(families: Sequence[Family]) -> tuple[Family, ...]:
+    """Each family once; a ValueError if two have one name."""
+    once = tuple(dict.fromkeys(families))
+    names = [family.name for family in once]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two families are called {twice!r}; their initial scores differ by too little")
+    return once
 
 
 def task_named(name: str) -> Task:

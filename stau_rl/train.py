@@ -15,6 +15,7 @@ from stau_rl.rl_run import RunSpec
 from stau_rl.train_files import TrainFolder
 
 POLL_SECONDS = 0.2
+MOST_SEEDS = 1_000_000
 
 
 def train(
@@ -51,6 +52,8 @@ def train(
     for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0), ("processes", processes, 1)):
         if value < least:
             raise ValueError(f"{name} must be at least {least}, got {value!r}")
+    if seeds > MOST_SEEDS:
+        raise ValueError(f"seeds must be at most {MOST_SEEDS}, got {seeds!r}")
     if first_seed + seeds > 1 << 64:
         raise ValueError(f"seeds must be below 2^64, got {first_seed} + {seeds - 1}")
     runs = [RunSpec(agent, settings.as_dict(), first_seed + number) for number in range(seeds)]

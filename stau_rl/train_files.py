@@ -29,7 +29,7 @@ from stau_rl.atomic import whole_file, write_json
 from stau_rl.finished_files import keep_seconds
 from stau_rl.identity import first_difference, identity
 from stau_rl.lock import LOCK, DirectoryLock
-from stau_rl.rl_run import RunSpec
+from stau_rl.rl_run import RunSpec, read_result
 
 SETTINGS, SEEDS = "settings.json", "seeds"
 CURVES, SCORES, FIGURE = "curves", "scores.csv", "curves.png"
@@ -92,10 +92,7 @@ class TrainFolder:
 
     def read(self, run: RunSpec) -> dict[str, Any] | None:
         """The result of a finished seed; None if it is not there or not whole."""
-        try:
-            return dict(json.loads((self.path / SEEDS / f"seed-{run.seed}.json").read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError):
-            return None
+        return read_result(self.path / SEEDS / f"seed-{run.seed}.json")
 
     def write(self, run: RunSpec, result: dict[str, Any], seconds: float) -> None:
         """Keep the result of a finished seed; its checkpoint goes."""

@@ -106,11 +106,11 @@ def test_sentences_on_length_follow_the_numbers(data: AttentionData) -> None:
     }
     bad = list(length_sentences(length_data(data, table)))
     assert all('" does not reproduce on' in sentence for sentence in bad)
-    assert "behind softmax (plain scores, a second difference) has 0.990 (0.990)" in bad[-1]
+    assert "behind softmax (plain scores, a second difference) keeps 99 % (99 %)" in bad[-1]
     # Where there is re-weighted softmax of the same scores, that is what counts.
     same = list(length_sentences(length_data(data, table | {"reweight_softmax": (1.0, 0.6)})))
     assert '" reproduces on' in same[-1]
-    assert "behind softmax (the same scores) has 0.600 (0.600)" in same[-1]
+    assert "behind softmax (the same scores) keeps 60 % (60 %)" in same[-1]
     # A claim is judged on every seed, not on medians: three seeds keep all, one loses a quarter.
     seeds = [length_data(data, table | {"lssar": (1.0, 1.0), "lssar_p3": (1.0, last)}).rows for last in (1, 1, 1, 0.75)]
     mixed = pd.concat([rows.assign(seed=number) for number, rows in enumerate(seeds)])

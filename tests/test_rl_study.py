@@ -12,9 +12,22 @@ from stau_rl.rl_figures import save_figures
 from stau_rl.rl_page import conclusions, page
 from stau_rl.rl_plan import estimate
 from stau_rl.rl_results import RESULTS, RLResults, summary
+from stau_rl.rl_run import read_result
 from stau_rl.rl_study import StudyRun, best_point, play_study, tuning_runs, unused_runs, write_tables
 from stau_rl.rl_table import printed
-from stau_rl.rl_tasks import FAMILIES, RATES, SLOPES, TASKS, Family, parse_family, points, settings, stars, task_named
+from stau_rl.rl_tasks import (
+    FAMILIES,
+    RATES,
+    SLOPES,
+    TASKS,
+    Family,
+    distinct,
+    parse_family,
+    points,
+    settings,
+    stars,
+    task_named,
+)
 from stau_rl.robust import interquartile_mean, stratified_interval
 
 SOFTMAX, ESCORT = Family("softmax(beta={x})"), Family("escort(p={x})", 1.0)
@@ -357,3 +370,38 @@ def test_a_family_without_a_blank_must_be_a_head(tmp_path, capsys):
 def test_page_and_notebook_are_those_of_the_committed_rows():
     assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load()), "run python -m stau_rl.rl_page"
     assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(rl_page.CELLS), "run python -m stau_rl.rl_page"
+
+
+def test_what_cannot_be_made_is_refused_before_anything_is_written(tmp_path, monkeypatch):
+    def refuse(_):
+        raise ValueError("cannot make env")
+
+    monkeypatch.setattr("stau_rl.rl_run.RunSpec.make", refuse)
+    with pytest.raises(ValueError, match="cannot make env"):
+        play_study(tmp_path / "o", TASKS[:1], [SOFTMAX], processes=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["{}", "5", "[]", '{"curve": []}', ""])
+def test_a_damaged_result_is_not_there(tmp_path, text):
+    (tmp_path / "run.json").write_text(text)
+    assert read_result(tmp_path / "run.json") is None
+
+
+def test_families_are_played_once_and_have_names_of_their_own():
+    assert distinct([SOFTMAX, ESCORT, SOFTMAX]) == (SOFTMAX, ESCORT)
+    near = Family("escort(p={x})", 1.0000001)
+    assert near.name == "escort(p={x}) + 1.0000001"
+    with pytest.raises(ValueError, match="two families are called"):
+        distinct([ESCORT, Family("escort(p={x})", 1 + 1e-15)])
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--processes", "0"], ["--out", "/dev/null", "--task", "ppo-cartpole", "--shorter", "1000"]]
+)
+def test_the_module_tells_mistakes_in_a_line(arguments, capsys, tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        rl_study.main(["--out", str(tmp_path / "o"), *arguments])
+    assert stop.value.code == 2
+    assert "error: " in capsys.readouterr().err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []

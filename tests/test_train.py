@@ -255,6 +255,7 @@ def test_the_pool_plays_in_processes_of_one_thread(tmp_path, capsys):
         (["--env", ".module:Some-v0"], "cannot make env"),
         (["--processes", "0"], "processes must be at least 1"),
         (["--first-seed", str(1 << 64)], "seeds must be below 2^64"),
+        (["--seeds", "1e19"], "seeds must be at most 1000000, got 10000000000000000000"),
         (["--head", "s_tau(tau=1+t)"], "changes with t"),
     ],
 )
