@@ -2,8 +2,8 @@
 
 `python fused_head_cases.py PART PARTS` prints one JSON object {name: findings} of every PARTS-th check from PART on;
 test_fused_head.py asserts on them. With TRITON_INTERPRET=1 the kernels run on the CPU; without, on the GPU, where there
-are more rows and, as most of the time goes into compiling, fewer combinations. `compile` as an argument compiles them
-for a GPU that need not be there, `launches` compares what the driver of such a GPU is handed.
+are more rows. `compile` as an argument compiles them for a GPU that need not be there, `launches` compares what the
+driver of such a GPU is handed.
 """
 
 import itertools
@@ -118,17 +118,9 @@ def extremes(eps):
 
 
 def combinations():
-    """Length, mask, tau per row, eps of `errors`: all of them, or on a GPU two opposite ones per length.
-
-    The four pairs of opposites go round, so that every length meets both values of each flag and each triple of flags
-    is met.
-    """
-    for place, entries in enumerate(ENTRIES):
-        for flags in itertools.product((False, True), repeat=3):
-            pair = flags if not flags[0] else tuple(not flag for flag in flags)
-            if INTERPRETED or pair == (False, bool(place & 1), bool(place & 2)):
-                masked, per_row, exact = flags
-                yield entries, masked, per_row, 0.0 if exact else 1e-8
+    """Length, mask, tau per row, eps of `errors`."""
+    for entries, masked, per_row, exact in itertools.product(ENTRIES, *[(False, True)] * 3):
+        yield entries, masked, per_row, 0.0 if exact else 1e-8
 
 
 def alignments():
