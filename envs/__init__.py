@@ -1,17 +1,1 @@
-"""Reward processes of the bandit benchmark; one file each, named by this registry."""
-
-from stau_rl.envs.arms import Arms
-from stau_rl.envs.bernoulli import BernoulliArms
-from stau_rl.envs.empirical import EmpiricalArms
-from stau_rl.envs.gaussian import GaussianArms
-from stau_rl.text import Registry
-
-ARMS: Registry[Arms] = Registry("set of arms", BernoulliArms, GaussianArms, EmpiricalArms)
-
-
-def parse_arms(text: str) -> Arms:
-    """Read arms from text such as `bernoulli(k=10)`; a SpecError says what is wrong."""
-    return ARMS.parse(text)
-
-
-__all__ = ["ARMS", "Arms", "BernoulliArms", "EmpiricalArms", "GaussianArms", "parse_arms"]
+"""What decisions are made on: arms, Gymnasium environments, tasks for attention heads."""

@@ -97,8 +97,8 @@ class MissingEngineError(EngineError):
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("triton", "stau_rl.kernels.triton_loop", ("float32",), cpu=False, cuda=True, compiles=True),
-        Engine("numba", "stau_rl.kernels.numba_loop", ("float32",), cpu=True, cuda=False, compiles=True),
+        Engine("triton", "stau_rl.kernels.gpu.loop", ("float32",), cpu=False, cuda=True, compiles=True),
+        Engine("numba", "stau_rl.kernels.cpu.loop", ("float32",), cpu=True, cuda=False, compiles=True),
         Engine("torch", "stau_rl.kernels.torch_loop", ("float64", "float32"), cpu=True, cuda=True, compiles=False),
     )
 }

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stau_rl.kernels.run_setup import Parameters
+from stau_rl.kernels.head_parameters import Parameters
 
 # Scores that both forms of a head are compared at: fine about 0, out to where bandits seldom go.
 GRID = np.unique(np.concatenate([np.linspace(-2, 2, 129), np.linspace(-16, 16, 129)])).astype(np.float32)

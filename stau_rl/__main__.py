@@ -1,6 +1,6 @@
 """`python -m stau_rl` is the command `stau-rl`."""
 
-from stau_rl.cli import main
+from stau_rl.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -23,7 +23,7 @@ def register_when_loaded() -> None:
 
 
 def _register() -> None:
-    from stau_rl.envs.registration import register_environments
+    from stau_rl.envs.gym.registration import register_environments
 
     register_environments()
 

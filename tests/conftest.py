@@ -30,12 +30,12 @@ def _forget_plugins() -> Iterator[None]:
     before = _plugins()
     yield
     for name in _plugins() - before:
-        sys.modules["stau_rl.plugin"].forget(name)
+        sys.modules["stau_rl.plugin.plugin_head"].forget(name)
 
 
 def _plugins() -> set[str]:
     """Names of the plug-in heads, where plug-ins are loaded at all."""
-    plugin = sys.modules.get("stau_rl.plugin")
+    plugin = sys.modules.get("stau_rl.plugin.plugin_head")
     if plugin is None:
         return set()
     return {name for name, head in plugin.HEADS.items() if issubclass(head, plugin.PluginHead)}

@@ -17,9 +17,10 @@ from torch.utils import deterministic
 
 from stau_rl.heads import STau, log_s_tau
 from stau_rl.heads.log_softplus import log_phi
-from stau_rl.kernels import fused_head, triton_launch
-from stau_rl.kernels.fused_head import fused_log_weights, head_log_weights, reference_log_weights
-from stau_rl.modules import STauHead
+from stau_rl.kernels.gpu import fused_head
+from stau_rl.kernels.gpu import launch as triton_launch
+from stau_rl.kernels.gpu.fused_head import fused_log_weights, head_log_weights, reference_log_weights
+from stau_rl.nn.head_module import STauHead
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"
@@ -226,7 +227,7 @@ def compile_for_hopper():
     from triton.compiler import ASTSource
     from triton.compiler import compile as compile_kernel
 
-    from stau_rl.kernels import triton_fused_head as kernels
+    from stau_rl.kernels.gpu import fused_head_kernels as kernels
 
     done = []
     for kernel, extra in ((kernels.log_s_tau_fwd_kernel, {}), (kernels.log_s_tau_bwd_kernel, {"NEEDS_TAU": True})):

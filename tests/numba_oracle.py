@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from stau_rl.kernels.contract import ArmTable, Block
-from stau_rl.kernels.numba_loop import simulate
+from stau_rl.kernels.cpu.loop import simulate
 from stau_rl.kernels.philox import ACTION_REWARD, PRIVATE, SECOND
 from stau_rl.kernels.philox import words as word_arrays
 

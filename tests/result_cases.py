@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 from stau_rl.kernels.contract import Block
-from stau_rl.result import RegretResult
+from stau_rl.regret.result import RegretResult
 
 POLICIES = ["ucb | argmax", "centred_ucb(c=1) | softmax(beta=1)", "centred_ucb(c=1) | s_tau(tau=5)"]
 STEPS = [1, 10, 100]

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from stau_rl.kernels.contract import Block
-from stau_rl.result import RegretResult
-from stau_rl.rundir import RunDirectory
+from stau_rl.regret.directory import RunDirectory
+from stau_rl.regret.result import RegretResult
 
 SPEC_A: dict[str, Any] = {
     "format": 2,

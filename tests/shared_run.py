@@ -8,9 +8,9 @@ import signal
 import sys
 from typing import Any
 
-from stau_rl import regret
-from stau_rl.cli import main
-from stau_rl.rundir import RunDirectory
+from stau_rl.cli.main import main
+from stau_rl.regret import run as regret
+from stau_rl.regret.directory import RunDirectory
 
 if __name__ == "__main__":
     regret.SMALLEST_PART = regret.LARGEST_PART = 5

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import stau_rl
-from stau_rl.agents import parse_policy
-from stau_rl.conformance import conformance
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.checks.conformance import conformance
 from stau_rl.heads import HEADS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES, choose_engine

@@ -12,11 +12,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from stau_rl.agents import parse_policy
-from stau_rl.envs import Arms, BernoulliArms, EmpiricalArms, GaussianArms, observations, parse_arms
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.envs.arms import Arms, BernoulliArms, EmpiricalArms, GaussianArms, observations, parse_arms
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret import arm_table
-from stau_rl.text import SpecError
+from stau_rl.regret.run import arm_table
+from stau_rl.spec.grammar import SpecError
 
 
 @pytest.mark.parametrize(

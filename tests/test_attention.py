@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stau_rl.agents.attention import Attended, attend, attention_scores
-from stau_rl.agents.attention_spec import PRESETS, AttentionSpec, parse_attention
-from stau_rl.agents.fir import half_gaussian_taps, smooth_keys
-from stau_rl.agents.monitors import monitor
+from stau_rl.agents.attention.attention import Attended, attend, attention_scores
+from stau_rl.agents.attention.attention_spec import PRESETS, AttentionSpec, parse_attention
+from stau_rl.agents.attention.key_smoothing import half_gaussian_taps, smooth_keys
+from stau_rl.agents.attention.monitors import monitor
 from stau_rl.heads import HEADS, Head, Softmax, SoftplusNorm, SpecError
-from stau_rl.plugin import forget
-from stau_rl.plugin_source import load_plugin
+from stau_rl.plugin.load import load_plugin
+from stau_rl.plugin.plugin_head import forget
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "golden_normalisers.json").read_text(encoding="utf-8"))
 EVERY = [head() for head in HEADS.values()]

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
-from stau_rl.agents.attention_model import AttentionModels, ModelSettings, rotate
-from stau_rl.agents.attention_spec import PRESETS, parse_attention
-from stau_rl.agents.learned import to_legal, to_raw
+from stau_rl.agents.attention.attention_model import AttentionModels, ModelSettings, rotate
+from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
+from stau_rl.agents.attention.learned import to_legal, to_raw
 from stau_rl.calibration import tau_star
 from stau_rl.heads.parameter import Range
 

@@ -8,17 +8,18 @@ import matplotlib as mpl
 import pandas as pd
 import pytest
 
-from stau_rl import attention_page
-from stau_rl.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
-from stau_rl.attention_data import MAPS, MASSES, RESULTS, ROWS, SECONDS, AttentionData, publish
-from stau_rl.attention_figures import figures, save_figures
-from stau_rl.attention_notebook import notebook
-from stau_rl.attention_text import page
-from stau_rl.claim_settings import ROOT
-from stau_rl.probe_model import Shape
-from stau_rl.probe_plan import Setting
-from stau_rl.probe_run import run_probe
-from stau_rl.probe_train import Recipe
+from stau_rl.pages import attention as attention_page
+from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
+from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionData, publish
+from stau_rl.pages.attention_figures import figures, save_figures
+from stau_rl.pages.attention_notebook import notebook
+from stau_rl.pages.attention_text import page
+from stau_rl.pages.claim_settings import ROOT
+from stau_rl.pages.paths import RESULTS
+from stau_rl.probe.model import Shape
+from stau_rl.probe.plan import Setting
+from stau_rl.probe.run import run_probe
+from stau_rl.probe.train import Recipe
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +28,8 @@ def data() -> AttentionData:
 
 
 def test_page_and_notebook_are_those_of_the_committed_rows(data: AttentionData) -> None:
-    assert attention_page.PAGE.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.attention_page"
-    assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.attention_page"
+    assert attention_page.PAGE.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.pages.attention"
+    assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.pages.attention"
 
 
 def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: Path) -> None:
@@ -38,7 +39,7 @@ def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: 
         fresh, committed = (tmp_path / name).read_bytes(), (attention_page.PAGE.parent / name).read_bytes()
         assert len(committed) < 250_000
         if f"matplotlib=={mpl.__version__}" in pins:
-            assert fresh == committed, f"{name}: run python -m stau_rl.attention_page"
+            assert fresh == committed, f"{name}: run python -m stau_rl.pages.attention"
         assert f"]({name})" in page(data)
 
 

@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from numpy.testing import assert_array_equal
 from scipy.special import ndtri
 
-from stau_rl.envs.registration import IDS
-from stau_rl.envs.uniform_tape import UniformTape
+from stau_rl.envs.gym.registration import IDS
+from stau_rl.envs.gym.uniform_tape import UniformTape
 
 ROOT = Path(__file__).resolve().parents[1]
 MODES = ("NextStep", "SameStep")
@@ -221,8 +221,8 @@ def test_empirical_means_cannot_be_set():
     ],
 )
 def test_bad_arguments_are_named(kwargs, message):
-    from stau_rl.envs.bandit_vectors import BernoulliBanditVectorEnv
-    from stau_rl.envs.bandits import BernoulliBanditEnv
+    from stau_rl.envs.gym.bandit_vectors import BernoulliBanditVectorEnv
+    from stau_rl.envs.gym.bandits import BernoulliBanditEnv
 
     for kind in (BernoulliBanditEnv, BernoulliBanditVectorEnv):
         with pytest.raises(ValueError, match=message):

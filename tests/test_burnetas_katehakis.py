@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from stau_rl.burnetas_katehakis import (
+from stau_rl.kernels.contract import ArmTable
+from stau_rl.regret.burnetas_katehakis import (
     finite_support_constant,
     finite_support_kl_inf,
     gaussian_unknown_deviation_constant,
     regret_constant,
 )
-from stau_rl.kernels.contract import ArmTable
-from stau_rl.lai_robbins import bernoulli_constant, bernoulli_kl, gaussian_constant
+from stau_rl.regret.lai_robbins import bernoulli_constant, bernoulli_kl, gaussian_constant
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 0.89])

@@ -11,18 +11,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from stau_rl import claim, claim_page
-from stau_rl.claim_data import COMPARISONS, CURVES, RESULTS, ClaimData
-from stau_rl.claim_figures import figures, save_figures
-from stau_rl.claim_notebook import notebook
-from stau_rl.claim_settings import ARMS, BONUSES, ROOT, SEED, claim_settings
-from stau_rl.claim_verdict import verdict
-from stau_rl.lai_robbins import bernoulli_constant
-from stau_rl.regret import run_regret
-from stau_rl.report import interval
-from stau_rl.robust import Estimate
-from stau_rl.study_compare import play_setting
-from stau_rl.study_files import rounded
+from stau_rl.pages import claim
+from stau_rl.pages import claim_text as claim_page
+from stau_rl.pages.claim_data import COMPARISONS, CURVES, ClaimData
+from stau_rl.pages.claim_figures import figures, save_figures
+from stau_rl.pages.claim_notebook import notebook
+from stau_rl.pages.claim_settings import ARMS, BONUSES, ROOT, SEED, claim_settings
+from stau_rl.pages.claim_verdict import verdict
+from stau_rl.pages.paths import RESULTS
+from stau_rl.regret.lai_robbins import bernoulli_constant
+from stau_rl.regret.report import interval
+from stau_rl.regret.run import run_regret
+from stau_rl.statistics.robust import Estimate
+from stau_rl.study.compare import play_setting
+from stau_rl.study.folder import rounded
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +33,8 @@ def data() -> ClaimData:
 
 
 def test_page_and_notebook_are_those_of_the_committed_rows(data: ClaimData) -> None:
-    assert claim.PAGE.read_text(encoding="utf-8") == claim_page.page(data), "run python -m stau_rl.claim"
-    assert claim.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.claim"
+    assert claim.PAGE.read_text(encoding="utf-8") == claim_page.page(data), "run python -m stau_rl.pages.claim"
+    assert claim.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.pages.claim"
 
 
 def test_figures_are_those_of_the_committed_rows(data: ClaimData, tmp_path: Path) -> None:
@@ -41,7 +43,7 @@ def test_figures_are_those_of_the_committed_rows(data: ClaimData, tmp_path: Path
         fresh, committed = (tmp_path / name).read_bytes(), (claim.PAGE.parent / name).read_bytes()
         assert len(committed) < 150_000
         if mpl.__version__ == _pinned("matplotlib"):
-            assert fresh == committed, f"{name}: run python -m stau_rl.claim"
+            assert fresh == committed, f"{name}: run python -m stau_rl.pages.claim"
         assert f"]({name})" in claim.PAGE.read_text(encoding="utf-8")
 
 
@@ -65,7 +67,7 @@ def test_the_rows_are_small_and_say_where_they_come_from(data: ClaimData) -> Non
 def test_a_setting_comes_again_from_its_seed(data: ClaimData, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole one, tuning included. Another processor may round a draw the other way now and then."""
     # Seconds of resampling that nothing here looks at.
-    monkeypatch.setattr("stau_rl.study_compare.interquartile_interval", lambda values, **_: Estimate(0.0, 0.0, 0.0))
+    monkeypatch.setattr("stau_rl.study.compare.interquartile_interval", lambda values, **_: Estimate(0.0, 0.0, 0.0))
     setting = next(setting for setting in claim_settings() if setting.value == "gaussian(k=10) horizon 100")
     fresh = rounded(play_setting(setting))
     for committed, again in (
@@ -113,7 +115,7 @@ def test_parts_put_together_are_the_whole(tmp_path: Path, monkeypatch: pytest.Mo
     for number in (1, 2):
         claim.play(tmp_path / "run", engine="numba", part=(number, 2))
     claim.play(tmp_path / "whole", engine="numba")
-    monkeypatch.setattr("stau_rl.study.play_setting", lambda *_: pytest.fail("it was played already"))
+    monkeypatch.setattr("stau_rl.study.play.play_setting", lambda *_: pytest.fail("it was played already"))
     claim.play(tmp_path / "run", engine="numba")
     for name in ("run", "whole"):
         claim.publish(tmp_path / name, tmp_path / f"{name}-rows")

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from stau_rl.cli import main
-from stau_rl.cli_heads import Calibrate, Heads
-from stau_rl.cli_regret import Regret
-from stau_rl.console import wide_console
+from stau_rl.cli.heads import Calibrate, Heads
+from stau_rl.cli.main import main
+from stau_rl.cli.regret import Regret
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret import run_regret
-from stau_rl.report import render, three_digits
+from stau_rl.regret.report import render, three_digits
+from stau_rl.regret.run import run_regret
+from stau_rl.terminal.console import wide_console
 
 FILES = {"spec.json", "checkpoints.parquet", "instances.parquet", "summary.csv", "regret.png"}
 SIZE = ["regret", "--horizon", "50", "--instances", "20", "--engine", "torch"]
@@ -340,7 +340,7 @@ def test_help_names_every_engine(command: str, capsys: pytest.CaptureFixture[str
 def test_a_stop_keeps_what_is_done(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from stau_rl import regret
+    from stau_rl.regret import run as regret
 
     played = regret.RunDirectory.write_part
     stop: Callable[..., None] = _stop_after(2, played)

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from stau_rl import plateau
-from stau_rl.cli import main
-from stau_rl.cli_plateau import Plateau
-from stau_rl.cli_probe import Probe
-from stau_rl.cli_regret import Regret
-from stau_rl.cli_rl_study import RLStudy
-from stau_rl.cli_speed import Speed
-from stau_rl.cli_study import Study
-from stau_rl.cli_train import Train
-from stau_rl.counts import whole_number
+from stau_rl.cli.main import main
+from stau_rl.cli.plateau import Plateau
+from stau_rl.cli.probe import Probe
+from stau_rl.cli.regret import Regret
+from stau_rl.cli.rl_study import RLStudy
+from stau_rl.cli.speed import Speed
+from stau_rl.cli.study import Study
+from stau_rl.cli.train import Train
+from stau_rl.plateau import play as plateau
+from stau_rl.terminal.counts import whole_number
 
 COUNTS = [
     (Regret, "regret", ("horizon", "instances")),

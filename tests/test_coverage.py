@@ -1,11 +1,11 @@
-"""The intervals cover at their rate in simulated studies: a smaller run of `python -m stau_rl.coverage`."""
+"""The intervals cover at their rate in simulated studies: a smaller run of `python -m stau_rl.checks.coverage`."""
 
 from dataclasses import replace
 
 import pytest
 
-from stau_rl import coverage
-from stau_rl.coverage import CASES, Rate, false_rejections, simulate, table
+from stau_rl.checks import coverage
+from stau_rl.checks.coverage import CASES, Rate, false_rejections, simulate, table
 
 
 def test_intervals_cover_and_holm_holds_its_level() -> None:

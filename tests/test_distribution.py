@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from stau_rl.distribution import ecdf, quantile_band, quantile_interval
+from stau_rl.statistics.distribution import ecdf, quantile_band, quantile_interval
 
 
 def test_ecdf_by_hand() -> None:

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from stau_rl.agents import parse_policy
-from stau_rl.cli import main
-from stau_rl.envs import parse_arms
-from stau_rl.identity import identity
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.cli.main import main
+from stau_rl.envs.arms import parse_arms
+from stau_rl.files.identity import identity
 from stau_rl.kernels.contract import EngineError
 from stau_rl.kernels.engines import ENGINES, choose_engine, why_no_cuda
-from stau_rl.regret import arm_table
+from stau_rl.regret.run import arm_table
 
 
 class Cuda:

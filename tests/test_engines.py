@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from stau_rl import conformance as conform
-from stau_rl.agents import parse_policy
-from stau_rl.conformance import conformance, judge
-from stau_rl.divergence import divergences
-from stau_rl.envs import parse_arms
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.checks import conformance as conform
+from stau_rl.checks.conformance import conformance, judge
+from stau_rl.checks.divergence import divergences
+from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.contract import ArmTable, Block, EngineError
 from stau_rl.kernels.engines import ENGINES, choose_engine
-from stau_rl.regret import arm_table
+from stau_rl.regret.run import arm_table
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "golden_bandits.json").read_text())
 every_engine = pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_the_command_takes_a_device_and_replays_a_history(capsys: pytest.Capture
     with pytest.raises(SystemExit) as stopped:
         conform.main([*arguments, "--policy=nonsense"])
     assert stopped.value.code == 2
-    assert capsys.readouterr().err.startswith("python -m stau_rl.conformance: error: ")
+    assert capsys.readouterr().err.startswith("python -m stau_rl.checks.conformance: error: ")
 
 
 def test_engines_say_what_they_cannot_run() -> None:

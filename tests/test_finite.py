@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from stau_rl.agents import SCORES, Mean, Pipe, Ucb
+from stau_rl.agents.bandit import SCORES, Mean, Pipe, Ucb
 from stau_rl.heads import HEADS, Head, parse_head
 from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.kernels.cpu.heads import DEVICE_HEADS
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.kernels.numba_heads import DEVICE_HEADS
-from stau_rl.kernels.sampling import inverse_cdf
+from stau_rl.kernels.torch_sampling import inverse_cdf
 
 CHANGING = ["softmax(beta=4*log(t))", "s_tau(tau=1+5*log(t))", "escort(p=1+log(1+t))"]
 WHOLE = [head() for head in HEADS.values() if head.mass_kind == "simplex"]

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 import torch
 
-from stau_rl import fused_head_speed
 from stau_rl.heads import STau
-from stau_rl.kernels.fused_head import _fits, fused_log_weights, head_log_weights, reference_log_weights
+from stau_rl.kernels.gpu.fused_head import _fits, fused_log_weights, head_log_weights, reference_log_weights
+from stau_rl.speed import fused_head as fused_head_speed
 
 HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None

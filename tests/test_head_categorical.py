@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.distributions import Categorical, Distribution, kl_divergence
 
-from stau_rl.head_categorical import HeadCategorical
 from stau_rl.heads import HEADS, Head, parse_head
 from stau_rl.heads.normalise import prepare
-from stau_rl.modules import STauHead
+from stau_rl.nn.categorical import HeadCategorical
+from stau_rl.nn.head_module import STauHead
 
 USABLE = [name for name in HEADS if HEADS[name].mass_kind != "free"]
 each_head = pytest.mark.parametrize("name", USABLE)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from stau_rl.heads import HEADS, parse_head
-from stau_rl.plugin import forget, head
+from stau_rl.plugin.plugin_head import forget, head
 
 SCORES = torch.tensor([[0.3, -1.2, 2.0, 0.4], [1.0, 0.5, -3.0, 0.1]], dtype=torch.float64)
 SHARP = [name for name in HEADS if HEADS[name].sharpness]

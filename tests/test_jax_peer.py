@@ -29,7 +29,7 @@ GAME = {"means": [0.9, 0.8], "c": 1.0, "tau": 5.0, "horizon": 100}
 )
 def test_mean_regret_is_exact(changes):
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import simulate
+    from stau_rl.speed.jax_scan import simulate
 
     regret, pulls = simulate(**GAME, seed=2, instances=50_000, **changes)
     assert regret.shape == (50_000,)
@@ -43,7 +43,7 @@ def test_mean_regret_is_exact(changes):
 @pytest.mark.parametrize("layout", ["arms_first", "instances_first", "arms_apart"])
 def test_mean_regret_of_softmax_is_exact(layout):
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import simulate
+    from stau_rl.speed.jax_scan import simulate
 
     game = {name: value for name, value in GAME.items() if name != "tau"}
     regret, _ = simulate(**game, beta=1.0, seed=2, instances=50_000, layout=layout)
@@ -53,7 +53,7 @@ def test_mean_regret_of_softmax_is_exact(layout):
 
 def test_a_game_started_is_the_game_simulated():
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import Settings, simulate, start
+    from stau_rl.speed.jax_scan import Settings, simulate, start
 
     settings = Settings(chunk=64)
     for found, expected in zip(
@@ -66,7 +66,7 @@ def test_a_game_started_is_the_game_simulated():
 
 def test_worker_processes_play_the_same_game():
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import simulate
+    from stau_rl.speed.jax_scan import simulate
 
     regret, pulls = simulate(**GAME, seed=2, instances=20_001, processes=2)
     assert regret.shape == (20_001,)
@@ -77,7 +77,7 @@ def test_worker_processes_play_the_same_game():
 
 def test_poly_softplus_is_softplus_when_compiled():
     jax = pytest.importorskip("jax")
-    from stau_rl.jax_math import LN2, softplus
+    from stau_rl.speed.jax_math import LN2, softplus
 
     scores = np.linspace(-30.0, 30.0, 60_001, dtype=np.float32)
     got = np.asarray(jax.jit(lambda s: softplus(s, "poly"))(scores), dtype=np.float64) * LN2
@@ -87,7 +87,7 @@ def test_poly_softplus_is_softplus_when_compiled():
 
 def test_means_per_instance_and_drawn():
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import simulate
+    from stau_rl.speed.jax_scan import simulate
 
     means = np.random.default_rng(0).random((3, 1001))
     regret, pulls = simulate(**(GAME | {"means": means}), seed=0, instances=1001, chunk=256)
@@ -100,7 +100,7 @@ def test_means_per_instance_and_drawn():
 
 def test_horizon_shorter_than_the_forced_pulls():
     pytest.importorskip("jax")
-    from stau_rl.jax_peer import simulate
+    from stau_rl.speed.jax_scan import simulate
 
     _, pulls = simulate(means=np.full(5, 0.5), c=1.0, tau=5.0, seed=0, horizon=3, instances=7)
     assert (pulls == np.array([1, 1, 1, 0, 0])[:, None]).all()
@@ -111,7 +111,7 @@ def test_horizon_shorter_than_the_forced_pulls():
     [("horizon", 0), ("horizon", 1 << 24), ("instances", 0), ("tau", 0.5), ("means", 0.5), ("beta", 1.0)],
 )
 def test_illegal_arguments_are_named(name, value):
-    from stau_rl.jax_peer import simulate
+    from stau_rl.speed.jax_scan import simulate
 
     with pytest.raises(ValueError, match=name):
         simulate(**({**GAME, "seed": 0, "instances": 10} | {name: value}))
@@ -119,7 +119,7 @@ def test_illegal_arguments_are_named(name, value):
 
 def test_sweep_names_its_settings():
     pytest.importorskip("jax")
-    from stau_rl.jax_sweep import sweep
+    from stau_rl.speed.jax_sweep import sweep
 
     rows = sweep(arms=2, horizon=20, repeats=1, instances=(64,), variants=[{}, {"unroll": 1}])
     assert [row["unroll"] for row in rows] == [8, 1]
@@ -127,5 +127,5 @@ def test_sweep_names_its_settings():
 
 
 def test_import_needs_no_jax():
-    code = "import sys, stau_rl.jax_peer; sys.exit('jax' in sys.modules)"
+    code = "import sys, stau_rl.speed.jax_scan; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import special
 
 from stau_rl.kernels.contract import ArmTable
-from stau_rl.lai_robbins import bernoulli_constant, bernoulli_kl, gaussian_constant, lai_robbins
+from stau_rl.regret.lai_robbins import bernoulli_constant, bernoulli_kl, gaussian_constant, lai_robbins
 
 # Computed with 60 digits.
 BERNOULLI = [

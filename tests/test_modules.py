@@ -12,8 +12,8 @@ import torch
 
 import stau_rl
 from stau_rl.heads import HEADS, parse_head
-from stau_rl.modules import EscortHead, HeadModule, SoftmaxHead, STauHead
-from stau_rl.plugin import forget, head, parameter
+from stau_rl.nn.head_module import EscortHead, HeadModule, SoftmaxHead, STauHead
+from stau_rl.plugin.plugin_head import forget, head, parameter
 
 MASK = torch.tensor([True, False, True, True])
 LEARNED = [

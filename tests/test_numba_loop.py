@@ -30,10 +30,11 @@ from numba_oracle import (
     play,
     scalar_history,
 )
-from stau_rl.kernels import numba_codegen, numba_plan
 from stau_rl.kernels.contract import ArmTable, EngineError, late_start
-from stau_rl.kernels.numba_heads import DEVICE_HEADS, DeviceHead, escort_log2
-from stau_rl.kernels.numba_math import device
+from stau_rl.kernels.cpu import codegen as numba_codegen
+from stau_rl.kernels.cpu import plan as numba_plan
+from stau_rl.kernels.cpu.heads import DEVICE_HEADS, DeviceHead, escort_log2
+from stau_rl.kernels.cpu.math import device
 
 # Every policy on Bernoulli arms; each way of keeping statistics on the other rewards.
 CASES = [(name, "bernoulli") for name in POLICIES] + [
@@ -186,7 +187,7 @@ def test_history_does_not_depend_on_the_batch(name: str, kind: str) -> None:
 
 
 def test_history_does_not_depend_on_block_size_or_call_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stau_rl.kernels import numba_loop
+    from stau_rl.kernels.cpu import loop as numba_loop
 
     options = {"seed": 3, "record": True, "checkpoints": np.array([1, 7, 60])}
     arms = bernoulli(np.random.default_rng(5).random((4, 100)), 100)

@@ -8,10 +8,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stau_rl.kernels import numba_heads, numba_math
-from stau_rl.kernels.numba_beta import beta_draw
-from stau_rl.kernels.numba_lanes import WIDTH, iota, load, store
-from stau_rl.kernels.numba_philox import philox
+from stau_rl.kernels.cpu import heads as numba_heads
+from stau_rl.kernels.cpu import math as numba_math
+from stau_rl.kernels.cpu.beta import beta_draw
+from stau_rl.kernels.cpu.lanes import WIDTH, iota, load, store
+from stau_rl.kernels.cpu.philox import philox
 from stau_rl.kernels.philox import PRIVATE, split_seed, words
 
 

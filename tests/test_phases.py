@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from stau_rl.phases import PHASES, Phases, process_age, sentence
-from stau_rl.regret import run_regret
+from stau_rl.machine.phases import PHASES, Phases, process_age, sentence
+from stau_rl.regret.run import run_regret
 
 
 class Clock:

@@ -11,11 +11,11 @@ import torch
 from stau_rl.calibration import softmax_to_s_tau
 from stau_rl.heads import HEADS, Head, SpecError, STau, parse_head
 from stau_rl.kernels.philox import closed_uniform, words
-from stau_rl.plateau_cell import best_place, checkpoints, summary
-from stau_rl.plateau_gradient import Sample, closed_form, evaluate
-from stau_rl.plateau_methods import DEFAULT_METHODS, Fixed, parse_method
-from stau_rl.plateau_run import Problem, ascend, pull_uniforms
-from stau_rl.plateau_start import draw_rewards, fits, initial_probabilities, initial_scores, parse_start
+from stau_rl.plateau.ascent import Problem, ascend, pull_uniforms
+from stau_rl.plateau.cell import best_place, checkpoints, summary
+from stau_rl.plateau.gradient import Sample, closed_form, evaluate
+from stau_rl.plateau.methods import DEFAULT_METHODS, Fixed, parse_method
+from stau_rl.plateau.start import draw_rewards, fits, initial_probabilities, initial_scores, parse_start
 
 ELEMENTWISE = [name for name in HEADS if name in ("softmax", "s_tau", "escort", "softplus_norm", "sigmoid_norm")]
 

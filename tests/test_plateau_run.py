@@ -8,16 +8,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from stau_rl import plateau
-from stau_rl.cli import main
-from stau_rl.finished_files import TIMING
-from stau_rl.plateau import STEP_SIZES, plan_plateau, run_plateau
-from stau_rl.plateau_cell import same_grid
-from stau_rl.plateau_files import CURVES, FIGURE, TABLE, read_rows
-from stau_rl.plateau_methods import DEFAULT_METHODS
-from stau_rl.plateau_page import findings, is_remedy, plateau_section, publish
-from stau_rl.plateau_report import render, share_text, steps_text
-from stau_rl.plugin import forget, head
+from stau_rl.cli.main import main
+from stau_rl.files.finished import TIMING
+from stau_rl.pages.plateau import findings, is_remedy, plateau_section, publish
+from stau_rl.plateau import play as plateau
+from stau_rl.plateau.cell import same_grid
+from stau_rl.plateau.folder import CURVES, FIGURE, TABLE, read_rows
+from stau_rl.plateau.methods import DEFAULT_METHODS
+from stau_rl.plateau.play import STEP_SIZES, plan_plateau, run_plateau
+from stau_rl.plateau.report import render, share_text, steps_text
+from stau_rl.plugin.plugin_head import forget, head
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = {"arms": (5,), "starts": ("each(p=0.02)",), "gradients": ("exact",), "step_sizes": (4.0, 40.0), "updates": 40}
@@ -220,7 +220,7 @@ def test_the_module_runs_without_the_command_lines_dependencies(tmp_path):
     code = (
         "import sys\n"
         "sys.modules.update(dict.fromkeys(('tyro', 'gymnasium', 'matplotlib')))\n"
-        "from stau_rl.plateau import main\n"
+        "from stau_rl.plateau.play import main\n"
         f"main({[*FLAGS, '--head', 'softmax', '--out', str(tmp_path / 'run')]!r})\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)

@@ -11,21 +11,22 @@ import numpy as np
 import pytest
 import torch
 
-from stau_rl import load_plugin, match_sharpness, readme, run_regret
-from stau_rl.agents import parse_policy
-from stau_rl.cli import main
-from stau_rl.envs import parse_arms
+from stau_rl import load_plugin, match_sharpness, run_regret
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.cli.main import main
+from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import HEADS, Softmax, SpecError, parse_head
 from stau_rl.kernels.contract import EngineError
+from stau_rl.kernels.cpu.codegen import load_loop
+from stau_rl.kernels.cpu.heads import DEVICE_HEADS
+from stau_rl.kernels.cpu.plan import make_plan
 from stau_rl.kernels.engines import ENGINES, choose_engine
-from stau_rl.kernels.numba_codegen import load_loop
-from stau_rl.kernels.numba_heads import DEVICE_HEADS
-from stau_rl.kernels.numba_plan import make_plan
-from stau_rl.kernels.triton_bind import PLUGINS
-from stau_rl.plugin import PluginHead, forget, head, parameter
-from stau_rl.regret import arm_table
-from stau_rl.report import matched_controls, render
-from stau_rl.result import RegretResult
+from stau_rl.kernels.gpu.bind import PLUGINS
+from stau_rl.pages import readme
+from stau_rl.plugin.plugin_head import PluginHead, forget, head, parameter
+from stau_rl.regret.report import matched_controls, render
+from stau_rl.regret.result import RegretResult
+from stau_rl.regret.run import arm_table
 
 TABLE = arm_table(parse_arms("bernoulli(k=2)"), 0, 0, 48)
 SLOPED = "from stau_rl.plugin import head\n\n\n@head('sloped', a=1.0)\ndef sloped(scores, a):\n    return a * scores\n"
@@ -357,9 +358,9 @@ def test_a_compiled_form_that_contradicts_its_function_is_refused() -> None:
 @pytest.mark.parametrize("factor", [1.0, 1.01])
 def test_the_check_allows_rounding_and_nothing_more(factor: float) -> None:
     """Weights that vanish below 0 agree too: -inf in the one, far below everything in the other."""
-    from stau_rl.kernels.numba_heads import NEVER
-    from stau_rl.kernels.numba_lanes import select
-    from stau_rl.kernels.numba_math import log2_positive
+    from stau_rl.kernels.cpu.heads import NEVER
+    from stau_rl.kernels.cpu.lanes import select
+    from stau_rl.kernels.cpu.math import log2_positive
 
     made = head("ramp", p=2.0)(lambda scores, p: p * scores.clamp(min=0.0).log())
 

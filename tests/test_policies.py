@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from stau_rl.agents import (
+from stau_rl.agents.bandit import (
     POLICIES,
     SCORES,
     EpsGreedy,
@@ -22,12 +22,12 @@ from stau_rl.agents import (
     Ucb1,
     parse_policy,
 )
-from stau_rl.agents.scores import CentredUcb, Mean, Ucb
-from stau_rl.envs import parse_arms
+from stau_rl.agents.bandit.scores import CentredUcb, Mean, Ucb
+from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import HEADS, Argmax, Escort, Softmax, STau
 from stau_rl.kernels.torch_loop import Draws, State
-from stau_rl.regret import arm_table
-from stau_rl.text import SpecError
+from stau_rl.regret.run import arm_table
+from stau_rl.spec.grammar import SpecError
 
 
 @pytest.mark.parametrize(

@@ -11,18 +11,18 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from stau_rl import probe_plan
-from stau_rl.cli import main
-from stau_rl.finished_files import TIMING
-from stau_rl.plugin import forget
-from stau_rl.probe import chosen
-from stau_rl.probe import main as plain_main
-from stau_rl.probe_files import COLUMNS, GROUPS, SUMMARY, TABLE, read_probe
-from stau_rl.probe_model import Shape
-from stau_rl.probe_plan import Setting, plan
-from stau_rl.probe_run import find_device, run_probe
-from stau_rl.probe_summary import cell, render, summary
-from stau_rl.probe_train import Recipe
+from stau_rl.cli.main import main
+from stau_rl.files.finished import TIMING
+from stau_rl.plugin.plugin_head import forget
+from stau_rl.probe import plan as probe_plan
+from stau_rl.probe.choose import chosen
+from stau_rl.probe.choose import main as plain_main
+from stau_rl.probe.folder import COLUMNS, GROUPS, SUMMARY, TABLE, read_probe
+from stau_rl.probe.model import Shape
+from stau_rl.probe.plan import Setting, plan
+from stau_rl.probe.run import find_device, run_probe
+from stau_rl.probe.summary import cell, render, summary
+from stau_rl.probe.train import Recipe
 
 TINY = Recipe(steps=3, batch=8, warm_up=1)
 SETTINGS = [
@@ -204,7 +204,7 @@ def test_a_device_that_is_not_there_is_named() -> None:
 
 @pytest.fixture
 def tiny_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stau_rl.probe.plan", lambda size, seeds: SETTINGS)
+    monkeypatch.setattr("stau_rl.probe.choose.plan", lambda size, seeds: SETTINGS)
 
 
 @pytest.mark.usefixtures("tiny_plan")
@@ -218,7 +218,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     with pytest.raises(SystemExit, match="2"):
         main(["probe", "--task", "silence", "--device", "cpu", "--out", str(out)])
     assert "pass --resume" in capsys.readouterr().err
-    monkeypatch.setattr("stau_rl.progress.EVERY", 0.0)
+    monkeypatch.setattr("stau_rl.terminal.progress.EVERY", 0.0)
     plain_main(["--device", "cpu", "--out", str(out), "--resume"])
     assert "100 %, 3/3 passkey(places=4): softmax" in capsys.readouterr().err
 
@@ -230,7 +230,7 @@ def test_a_stop_says_how_to_go_on(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stau_rl.probe_run.train_group", stop)
+    monkeypatch.setattr("stau_rl.probe.run.train_group", stop)
     with pytest.raises(SystemExit, match="130"):
         plain_main(["--device", "cpu", "--out", str(tmp_path / "run")])
     assert "finished groups are kept: repeat the command with --resume" in capsys.readouterr().err

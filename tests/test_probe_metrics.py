@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from stau_rl.agents.attention_spec import parse_attention
+from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
-from stau_rl.probe_metrics import BINS, METRICS, auroc, evaluate, measure_rows, spread, summarise, worst_key
-from stau_rl.probe_model import ProbeModels, Seen, Shape
-from stau_rl.probe_train import EVALUATION, items
+from stau_rl.probe.metrics import BINS, METRICS, auroc, evaluate, measure_rows, spread, summarise, worst_key
+from stau_rl.probe.model import ProbeModels, Seen, Shape
+from stau_rl.probe.train import EVALUATION, items
 
 CPU = torch.device("cpu")
 TASK = parse_task("silence(pairs=2, keys=5, values=3)")
@@ -113,7 +113,7 @@ def test_auroc_counts_pairs() -> None:
 def test_evaluation_uses_items_that_training_never_sees_and_any_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     models = ProbeModels(TASK, [parse_attention("pn_fir_tau"), parse_attention("softmax")], (0, 1), Shape(width=8), CPU)
     whole, counts = evaluate(models, TASK, 100)
-    monkeypatch.setattr("stau_rl.probe_metrics._PLACES_AT_ONCE", 35)
+    monkeypatch.setattr("stau_rl.probe.metrics._PLACES_AT_ONCE", 35)
     parts, again = evaluate(models, TASK, 100)
     assert torch.equal(counts, again)
     for name, values in whole.items():

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from stau_rl.agents.attention_spec import PRESETS, parse_attention
-from stau_rl.agents.fir import half_gaussian_taps
+from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
+from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
 from stau_rl.envs.tasks import parse_task
-from stau_rl.probe_model import EPS, ProbeModels, Shape
-from stau_rl.probe_train import Recipe, calibrate, items, train
+from stau_rl.probe.model import EPS, ProbeModels, Shape
+from stau_rl.probe.train import Recipe, calibrate, items, train
 
 CPU = torch.device("cpu")
 # A row per task that the plan trains on, with the shape it uses there.

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from stau_rl.cli import main
-from stau_rl.finished_files import TIMING
-from stau_rl.plugin_source import load_plugins
-from stau_rl.probe_files import GROUPS
-from stau_rl.probe_group import split
-from stau_rl.probe_model import Shape
-from stau_rl.probe_plan import MORE, Setting, plan
-from stau_rl.probe_run import default_processes, run_probe
-from stau_rl.probe_train import Recipe
+from stau_rl.cli.main import main
+from stau_rl.files.finished import TIMING
+from stau_rl.plugin.load import load_plugins
+from stau_rl.probe.folder import GROUPS
+from stau_rl.probe.group import split
+from stau_rl.probe.model import Shape
+from stau_rl.probe.plan import MORE, Setting, plan
+from stau_rl.probe.run import default_processes, run_probe
+from stau_rl.probe.train import Recipe
 
 TINY = Recipe(steps=3, batch=8, warm_up=1)
 SETTINGS = [
@@ -106,7 +106,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     note = f'open({str(tmp_path)!r} + f"/{{os.getpid()}}.pid", "w").close(); import time; time.sleep(600)'
     plugin.write_text(HEAD.format(name="waits_elsewhere", act=note), encoding="utf-8")
     head = ["--normaliser", "attention(head=waits_elsewhere)"]
-    command = [sys.executable, "-m", "stau_rl.probe", "--plugin", str(plugin), *head, "--task", "silence"]
+    command = [sys.executable, "-m", "stau_rl.probe.choose", "--plugin", str(plugin), *head, "--task", "silence"]
     command += ["--task", "recall", "--device", "cpu", "--processes", "2", "--out", str(tmp_path / "run")]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}) as parent:
         try:

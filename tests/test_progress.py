@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from stau_rl import coverage, progress
-from stau_rl.cli import main
-from stau_rl.progress import nothing_yet, progress_bar, settings_bar, status_line, steps_bar
+from stau_rl.checks import coverage
+from stau_rl.cli.main import main
+from stau_rl.terminal import progress
+from stau_rl.terminal.progress import nothing_yet, progress_bar, settings_bar, status_line, steps_bar
 
 POLICIES = ["--policy", "ucb1", "--policy", "thompson"]
 COMMANDS = {
@@ -114,7 +115,7 @@ def test_every_long_command_says_how_far_it_is_and_that_it_starts_anew(
         _shorten_the_probe(monkeypatch)
     run = [command, *COMMANDS[command], "--out", "run", "--resume"]
     if command == "rl-study":
-        monkeypatch.setattr("stau_rl.rl_study.play_study", _stopped_study)
+        monkeypatch.setattr("stau_rl.rl_study.play.play_study", _stopped_study)
         with pytest.raises(SystemExit):
             main(run)
         lines = capsys.readouterr().err
@@ -148,13 +149,13 @@ def test_simulated_studies_say_how_far_they_are() -> None:
 def _shorten_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     from dataclasses import replace
 
-    from stau_rl.probe_plan import plan
+    from stau_rl.probe.plan import plan
 
     def shorter(size: str, seeds: int) -> list[Any]:
         recipe = replace(plan("small", 1)[0].recipe, steps=3, batch=8, warm_up=1)
         return [replace(setting, recipe=recipe, items=64) for setting in plan("small", 1)[:1]]
 
-    monkeypatch.setattr("stau_rl.probe.plan", shorter)
+    monkeypatch.setattr("stau_rl.probe.choose.plan", shorter)
 
 
 def _stopped_study(*_: Any, report: Any, **__: Any) -> None:

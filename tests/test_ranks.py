@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stau_rl import regret
 from stau_rl.kernels.contract import Block
-from stau_rl.parts import Work, timing
-from stau_rl.ranks import Ranks, current_ranks
-from stau_rl.regret import run_regret
-from stau_rl.rundir import RunDirectory
+from stau_rl.machine.ranks import Ranks, current_ranks
+from stau_rl.regret import run as regret
+from stau_rl.regret.directory import RunDirectory
+from stau_rl.regret.parts import Work, timing
+from stau_rl.regret.run import run_regret
 
 ROOT = Path(__file__).resolve().parents[1]
 DRIVER = str(Path(__file__).with_name("shared_run.py"))

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from stau_rl import readme
+from stau_rl.pages import readme
 
 
 def test_tables_are_up_to_date() -> None:
     text = readme.README.read_text(encoding="utf-8")
-    assert readme.rewrite(text) == text, "run python -m stau_rl.readme"
+    assert readme.rewrite(text) == text, "run python -m stau_rl.pages.readme"
 
 
 def test_a_missing_marker_is_named() -> None:

@@ -11,13 +11,13 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from stau_rl import regret as runner
-from stau_rl.agents import parse_policy
-from stau_rl.envs import BernoulliArms, parse_arms
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.envs.arms import BernoulliArms, parse_arms
 from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret import arm_table, default_checkpoints, part_size, run_regret
-from stau_rl.result import RegretResult
+from stau_rl.regret import run as runner
+from stau_rl.regret.result import RegretResult
+from stau_rl.regret.run import arm_table, default_checkpoints, part_size, run_regret
 
 POLICIES = ["centred_ucb | softmax(beta=1)", "centred_ucb | s_tau(tau=5)", "ucb1", "random"]
 # The GPU engine has tests of its own.
@@ -243,7 +243,7 @@ def test_memory_does_not_grow_with_the_steps(engine: str, monkeypatch: pytest.Mo
             held.append(tensors + tracemalloc.get_traced_memory()[0])
 
     if engine == "numba":
-        monkeypatch.setattr("stau_rl.kernels.numba_loop.WORK", 1e5)
+        monkeypatch.setattr("stau_rl.kernels.cpu.loop.WORK", 1e5)
     table = arm_table(BernoulliArms(k=3), 0, 0, size)
     # Compiled before memory is traced, which is slow.
     _play("centred_ucb | s_tau(tau=5)", "bernoulli(k=3)", engine, 2, size)

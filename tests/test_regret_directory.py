@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from numpy.testing import assert_array_equal
 
-from stau_rl import regret as runner
-from stau_rl.regret import run_regret
-from stau_rl.result import RegretResult
+from stau_rl.regret import run as runner
+from stau_rl.regret.result import RegretResult
+from stau_rl.regret.run import run_regret
 
 POLICIES = ["centred_ucb | softmax(beta=1)", "centred_ucb | s_tau(tau=5)", "ucb1", "random"]
 
@@ -43,14 +43,14 @@ SPEC = {
 }
 SCRIPT = """
 import sys
-from stau_rl import regret
+from stau_rl.regret import run as regret
 regret.SMALLEST_PART = regret.LARGEST_PART = 10
 regret.run_regret(**{spec!r}, out=sys.argv[1], resume="resume" in sys.argv)
 """
 
 
 def _script(out: Path, *words: str) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(filter(None, [str(Path(runner.__file__).parents[1]), os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [str(Path(runner.__file__).parents[2]), os.environ.get("PYTHONPATH")]))
     return subprocess.Popen(
         [sys.executable, "-c", SCRIPT.format(spec=SPEC), str(out), *words],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

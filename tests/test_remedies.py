@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from stau_rl.heads import parse_head
-from stau_rl.modules import EscortHead, HeadModule, SoftmaxHead, STauHead
-from stau_rl.remedies import TargetEntropy, TauWarmup, head_parameters, parameter_groups
+from stau_rl.nn.head_module import EscortHead, HeadModule, SoftmaxHead, STauHead
+from stau_rl.nn.remedies import TargetEntropy, TauWarmup, head_parameters, parameter_groups
 
 
 def policy():

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from stau_rl.agents import parse_policy
-from stau_rl.envs import parse_arms
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.checks.replay import replay
+from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret import arm_table
-from stau_rl.replay import replay
+from stau_rl.regret.run import arm_table
 
 ARMS = "bernoulli(means=[0.55, 0.5, 0.45])"
 

@@ -8,8 +8,8 @@ from scipy import stats
 
 from result_cases import POLICIES, STEPS, assert_equal, make_block, make_result, make_spec
 from stau_rl.kernels.contract import Block
-from stau_rl.result import RegretResult
-from stau_rl.statistics import holm, wilson_interval
+from stau_rl.regret.result import RegretResult
+from stau_rl.statistics.means import holm, wilson_interval
 
 
 def test_summary_rows_are_their_definitions() -> None:

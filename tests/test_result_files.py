@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from result_cases import POLICIES, STEPS, assert_equal, make_block, make_result, make_spec
 from stau_rl.kernels.contract import Block
-from stau_rl.result import RegretResult
-from stau_rl.rundir import RunDirectory
+from stau_rl.regret.directory import RunDirectory
+from stau_rl.regret.result import RegretResult
 
 
 @pytest.mark.parametrize(("instances", "arms"), [(1, 1), (1, 4), (50, 1), (50, 4)])
@@ -35,7 +35,7 @@ def test_wide_pulls_survive(tmp_path) -> None:
 
 def test_files_have_a_row_per_policy_and_instance(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Groups of 25 rows, so that every loop turns more than once and the last turn is short.
-    monkeypatch.setattr("stau_rl.instance_tables.ROWS", 25)
+    monkeypatch.setattr("stau_rl.regret.instance_tables.ROWS", 25)
     result = make_result(60)
     result.save(tmp_path)
     assert_equal(RegretResult.load(tmp_path), result)
@@ -79,7 +79,7 @@ def test_two_saves_are_equal_bytes_whatever_the_style_and_the_timing(tmp_path) -
 
 @pytest.mark.parametrize("parts", [[60], [7, 20, 33], [25, 25, 10]], ids=str)
 def test_files_that_grow_are_those_written_at_once(parts: list[int], tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("stau_rl.instance_tables.ROWS", 25)
+    monkeypatch.setattr("stau_rl.regret.instance_tables.ROWS", 25)
     result = make_result(60)
     result.save(tmp_path / "whole")
     growing = RegretResult.allocate(result.spec, result.best_mean, result.pulls.shape[1], result.lai_robbins)

@@ -11,8 +11,8 @@ from matplotlib.lines import Line2D
 from numpy.testing import assert_allclose, assert_array_equal
 
 from result_cases import POLICIES, make_result
-from stau_rl.plotting import BOUND_LABEL, COLOURS, DASHES, plot_regret, save_figure
-from stau_rl.result import RegretResult
+from stau_rl.regret.plot import BOUND_LABEL, COLOURS, DASHES, plot_regret, save_figure
+from stau_rl.regret.result import RegretResult
 
 
 def _heights(line: Line2D) -> np.ndarray:
@@ -101,7 +101,7 @@ def test_colours_differ_also_in_grey_or_dash() -> None:
 def test_plot_leaves_backend_and_pyplot_alone() -> None:
     code = (
         "import sys, numpy as np\n"
-        "from stau_rl.result import RegretResult\n"
+        "from stau_rl.regret.result import RegretResult\n"
         "assert 'matplotlib' not in sys.modules\n"
         "spec = dict(policies=['a'], checkpoints=[1, 2], horizon=2, instances=2, seed=0)\n"
         "r = RegretResult.allocate(spec, np.ones(2), 2); r.regret[:] = 1.0\n"

@@ -9,15 +9,15 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stau_rl.agents.a2c import A2C, A2CSettings
-from stau_rl.agents.optimiser import FlatAdam
-from stau_rl.agents.policy_loss import policy_loss
-from stau_rl.agents.ppo import PPO, PPOSettings
-from stau_rl.agents.registry import AGENTS, agent_class
-from stau_rl.agents.reinforce import Reinforce, ReinforceSettings
-from stau_rl.agents.rollout import Player, make_envs
+from stau_rl.agents.policy_gradient.a2c import A2C, A2CSettings
+from stau_rl.agents.policy_gradient.optimiser import FlatAdam
+from stau_rl.agents.policy_gradient.policy_loss import policy_loss
+from stau_rl.agents.policy_gradient.ppo import PPO, PPOSettings
+from stau_rl.agents.policy_gradient.reinforce import Reinforce, ReinforceSettings
+from stau_rl.agents.policy_gradient.rl_agents import AGENTS, agent_class
+from stau_rl.agents.policy_gradient.rollout import Player, make_envs
 from stau_rl.heads import HEADS
-from stau_rl.plugin import forget, head
+from stau_rl.plugin.plugin_head import forget, head
 
 SHORT = {"points": 2, "curve_episodes": 3, "episodes": 5}
 
@@ -129,7 +129,7 @@ def test_reinforce_follows_the_exact_gradient(baseline):
     agent.optimiser.step = lambda loss, rate, norm: grads.append(
         torch.autograd.grad(loss, agent.network.actor[-1].bias)[0].numpy()
     )
-    from stau_rl.agents.rollout import Player, make_envs
+    from stau_rl.agents.policy_gradient.rollout import Player, make_envs
 
     agent.update(Player(make_envs("exact-bandit-v0", 4000), agent.spaces, 0), np.random.default_rng(0))
     # The loss is minus the objective; each episode's gradient has a deviation of at most 1.
@@ -143,8 +143,8 @@ def exact_bandit():
 
     gym.register(
         "exact-bandit-v0",
-        entry_point="stau_rl.envs.bandits:BernoulliBanditEnv",
-        vector_entry_point="stau_rl.envs.bandit_vectors:BernoulliBanditVectorEnv",
+        entry_point="stau_rl.envs.gym.bandits:BernoulliBanditEnv",
+        vector_entry_point="stau_rl.envs.gym.bandit_vectors:BernoulliBanditVectorEnv",
         kwargs={"means": [0.0, 1.0]},
     )
     yield
@@ -171,8 +171,8 @@ def test_a_context_is_learned_from():
     """Two arms that pay x and -x: the best policy earns E|x| = 1/2, one that ignores the context 0."""
     gym.register(
         "sign-bandit-v0",
-        entry_point="stau_rl.envs.bandits:ContextualBanditEnv",
-        vector_entry_point="stau_rl.envs.bandit_vectors:ContextualBanditVectorEnv",
+        entry_point="stau_rl.envs.gym.bandits:ContextualBanditEnv",
+        vector_entry_point="stau_rl.envs.gym.bandit_vectors:ContextualBanditVectorEnv",
         kwargs={"means": [[1.0], [-1.0]]},
     )
     try:

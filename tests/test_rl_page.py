@@ -4,20 +4,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stau_rl import rl_page, rl_study
-from stau_rl.claim_notebook import notebook
-from stau_rl.plateau_page import plateau_section
-from stau_rl.rl_figures import save_figures
-from stau_rl.rl_page import conclusions, page
-from stau_rl.rl_results import RESULTS, RLResults, summary
-from stau_rl.rl_study import StudyRun, write_tables
-from stau_rl.rl_table import printed
-from stau_rl.rl_tasks import (
-    Family,
-    stars,
-    task_named,
-)
-from stau_rl.robust import interquartile_mean, stratified_interval
+from stau_rl.pages import rl as rl_page
+from stau_rl.pages.claim_notebook import notebook
+from stau_rl.pages.paths import RESULTS
+from stau_rl.pages.plateau import plateau_section
+from stau_rl.pages.rl import conclusions, page
+from stau_rl.pages.rl_figures import save_figures
+from stau_rl.rl_study import play as rl_study
+from stau_rl.rl_study.play import StudyRun, write_tables
+from stau_rl.rl_study.results import RLResults, summary
+from stau_rl.rl_study.table import printed
+from stau_rl.rl_study.tasks import Family, stars, task_named
+from stau_rl.statistics.robust import interquartile_mean, stratified_interval
 
 SOFTMAX, ESCORT = Family("softmax(beta={x})"), Family("escort(p={x})", 1.0)
 
@@ -140,7 +138,7 @@ def test_sharpnesses_at_the_ends_of_their_grid_have_a_star():
 
 @pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
 def test_the_default_study_fits_120_characters():
-    assert max(map(len, printed(RLResults.load()).splitlines())) <= 120
+    assert max(map(len, printed(RLResults.load(RESULTS)).splitlines())) <= 120
 
 
 def test_a_plateau_section_follows_its_rows(results):
@@ -156,5 +154,5 @@ def test_a_plateau_section_follows_its_rows(results):
 
 @pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
 def test_page_and_notebook_are_those_of_the_committed_rows():
-    assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load()), "run python -m stau_rl.rl_page"
-    assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(rl_page.CELLS), "run python -m stau_rl.rl_page"
+    assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load(RESULTS)), "run python -m stau_rl.pages.rl"
+    assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(rl_page.CELLS), "run python -m stau_rl.pages.rl"

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from stau_rl.agents.ppo import PPOSettings
-from stau_rl.agents.registry import AGENTS, agent_class
-from stau_rl.agents.rollout import Player, make_envs
+from stau_rl.agents.policy_gradient.ppo import PPOSettings
+from stau_rl.agents.policy_gradient.rl_agents import AGENTS, agent_class
+from stau_rl.agents.policy_gradient.rollout import Player, make_envs
 from stau_rl.heads import parse_head
-from stau_rl.heads.learned import LearnedHead
-from stau_rl.heads.remedies import EntropyControl
-from stau_rl.plugin import forget, head
-from stau_rl.rl_run import RunSpec, play_run
+from stau_rl.nn.learned import LearnedHead
+from stau_rl.nn.sharpness import EntropyControl
+from stau_rl.plugin.plugin_head import forget, head
+from stau_rl.training.run import RunSpec, play_run
 
 OWN = {"ppo": {"rollout": 16, "minibatch": 32}, "a2c": {}, "reinforce": {"envs": 16}}
 LEARNED = {"head": "s_tau(tau=2)", "learn": ("tau",)}
@@ -28,8 +28,8 @@ def four_arms():
 
     gym.register(
         "four-arms-v0",
-        entry_point="stau_rl.envs.bandits:BernoulliBanditEnv",
-        vector_entry_point="stau_rl.envs.bandit_vectors:BernoulliBanditVectorEnv",
+        entry_point="stau_rl.envs.gym.bandits:BernoulliBanditEnv",
+        vector_entry_point="stau_rl.envs.gym.bandit_vectors:BernoulliBanditVectorEnv",
         kwargs={"means": [0.9, 0.6, 0.3, 0.1]},
     )
     yield

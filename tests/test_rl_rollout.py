@@ -9,10 +9,10 @@ import torch
 from gymnasium.vector import SyncVectorEnv
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stau_rl.agents.advantages import generalised_advantages
-from stau_rl.agents.evaluation import evaluate
-from stau_rl.agents.networks import ActorCritic, NumpyActor, entropies, log_probabilities, numpy_weights
-from stau_rl.agents.rollout import Player, Spaces, make_envs
+from stau_rl.agents.policy_gradient.advantages import generalised_advantages
+from stau_rl.agents.policy_gradient.evaluation import evaluate
+from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor, entropies, log_probabilities, numpy_weights
+from stau_rl.agents.policy_gradient.rollout import Player, Spaces, make_envs
 from stau_rl.heads import HEADS, parse_head
 
 GENERATOR = partial(np.random.default_rng, 0)

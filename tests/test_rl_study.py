@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from stau_rl import cli, rl_study
+from stau_rl.cli import main as cli
 from stau_rl.heads import parse_head
-from stau_rl.rl_plan import estimate
-from stau_rl.rl_run import read_result
-from stau_rl.rl_study import StudyRun, best_point, play_study, tuning_runs, unused_runs
-from stau_rl.rl_tasks import (
+from stau_rl.rl_study import play as rl_study
+from stau_rl.rl_study.plan import estimate
+from stau_rl.rl_study.play import StudyRun, best_point, play_study, tuning_runs, unused_runs
+from stau_rl.rl_study.tasks import (
     FAMILIES,
     RATES,
     SLOPES,
@@ -20,6 +20,7 @@ from stau_rl.rl_tasks import (
     settings,
     task_named,
 )
+from stau_rl.training.run import read_result
 
 SOFTMAX, ESCORT = Family("softmax(beta={x})"), Family("escort(p={x})", 1.0)
 
@@ -96,7 +97,7 @@ def played(monkeypatch):
     """Runs are played in this process; a list of them."""
     from concurrent.futures import Future
 
-    from stau_rl.rl_run import play_run
+    from stau_rl.training.run import play_run
 
     played = []
 
@@ -229,7 +230,7 @@ def test_what_cannot_be_made_is_refused_before_anything_is_written(tmp_path, mon
     def refuse(_):
         raise ValueError("cannot make env")
 
-    monkeypatch.setattr("stau_rl.rl_run.RunSpec.make", refuse)
+    monkeypatch.setattr("stau_rl.training.run.RunSpec.make", refuse)
     with pytest.raises(ValueError, match="cannot make env"):
         play_study(tmp_path / "o", TASKS[:1], [SOFTMAX], processes=1)
     assert list(tmp_path.iterdir()) == []

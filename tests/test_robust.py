@@ -5,14 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from stau_rl.robust import (
+from stau_rl.statistics.means import wilson_interval
+from stau_rl.statistics.robust import (
     interquartile_interval,
     interquartile_mean,
     paired_improvement,
     rank_sum_test,
     unpaired_improvement,
 )
-from stau_rl.statistics import wilson_interval
 
 
 def _draw(n: int, seed: int = 0) -> np.ndarray:
@@ -64,7 +64,7 @@ def test_interquartile_interval_of_many_values_is_that_of_the_bootstrap(monkeypa
     """Student's interval with the winsorised spread, on one side of 16 384 values; the bootstrap on the other."""
     x = _draw(2_000)
     drawn = interquartile_interval(x, seed=0)
-    monkeypatch.setattr("stau_rl.robust.GROUPS", 1_000)
+    monkeypatch.setattr("stau_rl.statistics.robust.GROUPS", 1_000)
     exact = interquartile_interval(x, seed=0)
     # 2 000 resamples know an end to 4 % of the half-width or so.
     assert_allclose([exact.low, exact.high], [drawn.low, drawn.high], atol=0.1 * (exact.high - exact.low) / 2)

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from stau_rl import runfiles
-from stau_rl.regret import run_regret
-from stau_rl.result import RegretResult
+from stau_rl.regret import files as runfiles
+from stau_rl.regret.result import RegretResult
+from stau_rl.regret.run import run_regret
 
 POLICIES = ["random", "ucb1"]
 TABLES = ["checkpoints.parquet", "instances.parquet"]

@@ -14,12 +14,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from rundir_cases import KILLED, SPEC_A, contents, play, simulate
-from stau_rl.atomic import whole_file, write_json
-from stau_rl.identity import first_difference, identity
-from stau_rl.lock import LOCK, DirectoryLock
-from stau_rl.result import RegretResult
-from stau_rl.rundir import PARTS, RunDirectory
-from stau_rl.runfiles import FINAL_FILES, SPEC
+from stau_rl.files.identity import first_difference, identity
+from stau_rl.files.lock import LOCK, DirectoryLock
+from stau_rl.files.whole import whole_file, write_json
+from stau_rl.regret.directory import PARTS, RunDirectory
+from stau_rl.regret.files import FINAL_FILES, SPEC
+from stau_rl.regret.result import RegretResult
 
 
 def test_a_finished_run_has_its_files_and_nothing_else(tmp_path) -> None:
@@ -121,12 +121,12 @@ def test_a_disk_that_gives_out(tmp_path, monkeypatch: pytest.MonkeyPatch, code: 
 
     path = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr("stau_rl.atomic.os.fsync", fail)
+        patch.setattr("stau_rl.files.whole.os.fsync", fail)
         with pytest.raises(ValueError, match=f"run directory {path} cannot be used: {os.strerror(code)}"):
             RunDirectory.open(path, SPEC_A)
         assert not path.exists()
     with RunDirectory.open(path, SPEC_A) as run:
-        monkeypatch.setattr("stau_rl.atomic.os.fsync", fail)
+        monkeypatch.setattr("stau_rl.files.whole.os.fsync", fail)
         with pytest.raises(ValueError, match=os.strerror(code)):
             run.write_part("ucb | argmax", 0, simulate(SPEC_A, "ucb | argmax", 0))
         assert not list((path / PARTS).iterdir())
@@ -173,7 +173,7 @@ def test_a_lock_on_a_removed_file_is_not_held(tmp_path, monkeypatch: pytest.Monk
         monkeypatch.undo()
         (tmp_path / LOCK).unlink()
 
-    monkeypatch.setattr("stau_rl.lock.fcntl.flock", late)
+    monkeypatch.setattr("stau_rl.files.lock.fcntl.flock", late)
     with DirectoryLock(tmp_path) as lock:
         assert lock.held
         with pytest.raises(ValueError, match="in use"):

@@ -13,9 +13,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from rundir_cases import KILLED, SIZE, SPEC_A, contents, play, simulate
+from stau_rl.files.lock import LOCK
 from stau_rl.kernels.contract import Block
-from stau_rl.lock import LOCK
-from stau_rl.rundir import PARTS, RunDirectory
+from stau_rl.regret.directory import PARTS, RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_a_death_at_any_rename_leaves_a_run_to_resume(
             raise Death
 
     with monkeypatch.context() as patch:
-        patch.setattr("stau_rl.atomic.os.replace", dying)
+        patch.setattr("stau_rl.files.whole.os.replace", dying)
         with pytest.raises(Death):
             play(tmp_path, SPEC_A, resume=True)
     # An exception tidies up on its way, a killed process does not.
@@ -185,7 +185,7 @@ def test_a_failed_figure_leaves_the_parts(tmp_path, monkeypatch: pytest.MonkeyPa
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("stau_rl.plotting.save_figure", fail)
+        patch.setattr("stau_rl.regret.plot.save_figure", fail)
         with pytest.raises(ValueError, match="No space left"):
             play(tmp_path, SPEC_A, resume=False)
     assert len(list((tmp_path / PARTS).iterdir())) == 8

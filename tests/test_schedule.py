@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stau_rl import match_sharpness, run_regret
-from stau_rl.agents import parse_policy
-from stau_rl.envs import parse_arms
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import Softmax, SpecError, STau, parse_head
-from stau_rl.kernels import numba_loop
+from stau_rl.kernels.cpu import loop as numba_loop
 from stau_rl.kernels.engines import ENGINES, choose_engine
-from stau_rl.regret import arm_table
-from stau_rl.report import matched_controls
-from stau_rl.schedule import BLOCK, FUNCTIONS, MAX_DEPTH, Schedule, depends_on_t
+from stau_rl.regret.report import matched_controls
+from stau_rl.regret.run import arm_table
+from stau_rl.spec.schedule import BLOCK, FUNCTIONS, MAX_DEPTH, Schedule, depends_on_t
 
 LEGAL = ["softmax(beta=4*log(t))", "s_tau(tau=1+5*log(t))", "softmax(beta=0.5*sqrt(t))", "escort(p=1+log(1+t))"]
 TABLE = arm_table(parse_arms("bernoulli(k=2)"), 0, 0, 48)

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 import stau_rl
-from stau_rl.attention_data import RESULTS, TAUS
-from stau_rl.cli import main
+from stau_rl.calibration.score_analysis import read_scores
+from stau_rl.cli.main import main
 from stau_rl.heads import STau
-from stau_rl.score_analysis import read_scores
-from stau_rl.tau_star_study import sentence, study, trained_scores
+from stau_rl.pages.attention_data import TAUS
+from stau_rl.pages.paths import RESULTS
+from stau_rl.pages.tau_star import sentence, study, trained_scores
 
 
 def normal(*shape: int, seed: int = 0, scale: float = 2.0) -> torch.Tensor:

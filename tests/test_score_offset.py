@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from stau_rl.agents import parse_policy
-from stau_rl.envs import parse_arms
-from stau_rl.kernels import numba_loop, torch_loop
-from stau_rl.regret import arm_table, run_regret
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.envs.arms import parse_arms
+from stau_rl.kernels import torch_loop
+from stau_rl.kernels.cpu import loop as numba_loop
+from stau_rl.regret.run import arm_table, run_regret
 
 HORIZON, INSTANCES = 60, 64
 

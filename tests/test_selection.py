@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from stau_rl.bootstrap import expanded_levels, paired_bootstrap
-from stau_rl.selection import selected_bootstrap
-from stau_rl.statistics import paired_test
+from stau_rl.statistics.bootstrap import expanded_levels, paired_bootstrap
+from stau_rl.statistics.means import paired_test
+from stau_rl.statistics.selection import selected_bootstrap
 
 
 def _draw(shape: tuple[int, ...], seed: int) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import special
 
-from stau_rl.simultaneous import curve_band
+from stau_rl.statistics.simultaneous import curve_band
 
 
 def _normal(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:

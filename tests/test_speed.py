@@ -7,15 +7,17 @@ import pandas as pd
 import pytest
 import torch
 
-from stau_rl import speed, speed_players, speed_worker
-from stau_rl.cli_speed import Speed, ratios
-from stau_rl.instructions import loop_instructions
-from stau_rl.readme import README
-from stau_rl.speed_page import draw, tables
-from stau_rl.speed_players import Case, players
-from stau_rl.speed_rows import COLUMNS, KEY, ROWS, append, compare, latest, read
-from stau_rl.speed_worker import EXACT_REGRET, Worker, distance
-from stau_rl.torch_peer import TorchPeer
+from stau_rl.cli.speed import Speed, ratios
+from stau_rl.pages.readme import README
+from stau_rl.pages.speed import draw, tables
+from stau_rl.speed import measure as speed
+from stau_rl.speed import players as speed_players
+from stau_rl.speed import worker as speed_worker
+from stau_rl.speed.instructions import loop_instructions
+from stau_rl.speed.players import Case, players
+from stau_rl.speed.rows import COLUMNS, KEY, ROWS, append, compare, latest, read
+from stau_rl.speed.torch_step import TorchPeer
+from stau_rl.speed.worker import EXACT_REGRET, Worker, distance
 
 
 def _rows(**changes) -> list[dict]:
@@ -69,7 +71,7 @@ def test_a_last_line_without_an_end_does_not_run_into_the_next(tmp_path) -> None
 def test_a_file_that_cannot_grow_is_told_before_anything_is_measured(
     text, message, tmp_path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setattr("stau_rl.speed.measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr("stau_rl.speed.measure.measure", lambda *_: pytest.fail("measured"))
     file = tmp_path / "rows.csv"
     file.write_text(text)
     with pytest.raises(SystemExit) as ended:
@@ -111,7 +113,7 @@ def test_the_readme_shows_the_committed_rows() -> None:
             for name in ("median", "p20", "p80")
         ]
         start = f"| {row['device']} | `{row['head']}` | {row['engine']} | {rates[0]} ({rates[1]}, {rates[2]}) |"
-        assert start in text, "run python -m stau_rl.speed_page"
+        assert start in text, "run python -m stau_rl.pages.speed"
 
 
 def test_the_figure_is_the_same_bytes_for_the_same_rows(tmp_path) -> None:

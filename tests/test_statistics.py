@@ -7,11 +7,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from stau_rl import bootstrap
-from stau_rl.bootstrap import group_starts, group_sums, paired_bootstrap, resample_counts
-from stau_rl.distribution import ecdf, quantile_band, quantile_interval
-from stau_rl.robust import interquartile_interval, interquartile_mean, paired_improvement, unpaired_improvement
-from stau_rl.statistics import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
+from stau_rl.statistics import bootstrap
+from stau_rl.statistics.bootstrap import group_starts, group_sums, paired_bootstrap, resample_counts
+from stau_rl.statistics.distribution import ecdf, quantile_band, quantile_interval
+from stau_rl.statistics.means import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
+from stau_rl.statistics.robust import (
+    interquartile_interval,
+    interquartile_mean,
+    paired_improvement,
+    unpaired_improvement,
+)
 
 
 def _sample(n: int, seed: int = 0) -> np.ndarray:

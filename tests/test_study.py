@@ -12,24 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from stau_rl import study_compare
-from stau_rl.agents import parse_policy
+from stau_rl.agents.bandit import parse_policy
 from stau_rl.calibration.matching import mean_entropy
-from stau_rl.envs import parse_arms
+from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import HEADS, Head, parse_head
 from stau_rl.kernels.philox import split_seed
+from stau_rl.kernels.purposes import PURPOSES, SEED_BITS, purpose_seed
 from stau_rl.kernels.torch_loop import simulate
-from stau_rl.regret import arm_table, run_regret
-from stau_rl.study import play_settings, run_study, with_holm
-from stau_rl.study_compare import play_setting
-from stau_rl.study_family import Family, change_score
-from stau_rl.study_files import read_rows, rounded
-from stau_rl.study_pilot import seen_scores
-from stau_rl.study_plot import draw_study
-from stau_rl.study_report import TABLE_WIDTH, family_place, render
-from stau_rl.study_seeds import PURPOSES, SEED_BITS, purpose_seed
-from stau_rl.study_setting import Setting
-from stau_rl.study_tuning import tune
+from stau_rl.regret.run import arm_table, run_regret
+from stau_rl.study import compare as study_compare
+from stau_rl.study.compare import play_setting
+from stau_rl.study.family import Family, change_score
+from stau_rl.study.folder import read_rows, rounded
+from stau_rl.study.pilot import seen_scores
+from stau_rl.study.play import play_settings, run_study, with_holm
+from stau_rl.study.plot import draw_study
+from stau_rl.study.report import TABLE_WIDTH, family_place, render
+from stau_rl.study.setting import Setting
+from stau_rl.study.tuning import tune
 
 SOFTMAX, S_TAU, ESCORT = (
     f"centred_ucb(c=0.25) | {head}" for head in ("softmax(beta=1.5)", "s_tau(tau=5.5)", "escort(p=2.5)")
@@ -76,16 +76,16 @@ def test_a_seed_that_would_spill_into_the_purpose_is_refused(seed) -> None:
 
 def test_every_run_of_a_setting_uses_the_seed_of_its_purpose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuning members are never played on the evaluation key, nor the other way round."""
-    import stau_rl.regret
+    import stau_rl.regret.run
 
     played: list[tuple[str, int, int]] = []
-    real = stau_rl.regret.run_regret
+    real = stau_rl.regret.run.run_regret
 
     def spy(arms, policies, horizon, instances, seed, **rest):
         played.extend((policy, instances, seed) for policy in policies)
         return real(arms, policies, horizon, instances, seed, **rest)
 
-    monkeypatch.setattr(stau_rl.regret, "run_regret", spy)
+    monkeypatch.setattr(stau_rl.regret.run, "run_regret", spy)
     table = play_setting(SETTING)
     tuning, evaluation = purpose_seed(11, "tuning"), purpose_seed(11, "evaluation")
     assert {seed for _, instances, seed in played} == {tuning, evaluation}
@@ -210,7 +210,7 @@ def test_seen_scores_are_those_of_the_reference_engine() -> None:
     """Spy on the score inside the torch loop and compare at the same steps."""
     import torch
 
-    from stau_rl.agents.scores import CentredUcb
+    from stau_rl.agents.bandit.scores import CentredUcb
 
     text, horizon, n = "centred_ucb(c=0.25) | s_tau(tau=5.5)", 40, 8
     seen = {}
@@ -295,7 +295,7 @@ def test_tuning_on_other_instances_does_not_move_the_evaluation(
     """Another tuning key changes the curve; raw and matched rows stay to the last digit."""
     real = study_compare.purpose_seed
     monkeypatch.setattr(
-        "stau_rl.study_tuning.purpose_seed", lambda seed, purpose: real(seed + (purpose == "tuning") * 1000, purpose)
+        "stau_rl.study.tuning.purpose_seed", lambda seed, purpose: real(seed + (purpose == "tuning") * 1000, purpose)
     )
     moved = play_setting(SETTING)
     for kind in ("raw", "slope", "entropy"):
@@ -322,7 +322,7 @@ def test_a_study_resumes_without_playing_again(tmp_path: Path, rows: pd.DataFram
         calls.append(setting.value)
         return real(setting, tick, *where)
 
-    monkeypatch.setattr("stau_rl.study.play_setting", counted)
+    monkeypatch.setattr("stau_rl.study.play.play_setting", counted)
     with pytest.raises(KeyboardInterrupt):
         play_settings(settings, tmp_path / "out")
     with pytest.raises(ValueError, match="--resume"):

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stau_rl.cli import main
-from stau_rl.study import play_settings, run_study
-from stau_rl.study_engine import engine_for
-from stau_rl.study_files import ABOUT, read_rows
-from stau_rl.study_plan import plan_study
-from stau_rl.study_plot import draw_study
-from stau_rl.study_report import TABLE_WIDTH, notes, render
+from stau_rl.cli.main import main
+from stau_rl.study.engine import engine_for
+from stau_rl.study.folder import ABOUT, read_rows
+from stau_rl.study.plan import plan_study
+from stau_rl.study.play import play_settings, run_study
+from stau_rl.study.plot import draw_study
+from stau_rl.study.report import TABLE_WIDTH, notes, render
 
 TWO = ["--family", "centred_ucb | softmax", "--family", "centred_ucb | s_tau(tau=5)"]
 TINY = ["study", "--arms", "gaussian(k=3)", "--horizon", "20", "--instances", "20"]
@@ -61,7 +61,7 @@ def test_mistakes_are_a_line_and_leave_nothing(extra, message, capsys, tmp_path:
 
 
 def test_a_plugin_that_fails_leaves_no_folder(capsys, tmp_path: Path) -> None:
-    from stau_rl.plugin import forget
+    from stau_rl.plugin.plugin_head import forget
 
     (tmp_path / "fussy.py").write_text(PLUGIN)
     plugin = ["--plugin", "fussy.py"]
@@ -136,7 +136,7 @@ def test_run_study_names_the_argument(changes: dict, message: str) -> None:
 
 def test_of_several_engines_each_policy_takes_the_first_that_runs_it() -> None:
     named = "centred_ucb | softmax", "mean | asis"
-    from stau_rl.plugin import forget, head
+    from stau_rl.plugin.plugin_head import forget, head
 
     head("asis", a=1.0)(lambda scores, a: a * scores)
     try:

@@ -8,15 +8,16 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from stau_rl import study_match, study_pilot
-from stau_rl.study import with_holm
-from stau_rl.study_compare import play_setting
-from stau_rl.study_family import Family
-from stau_rl.study_match import find_control, unmatched
-from stau_rl.study_pilot import seen_scores, steps_unscored
-from stau_rl.study_report import notes
-from stau_rl.study_seeds import purpose_seed
-from stau_rl.study_setting import Setting
+from stau_rl.kernels.purposes import purpose_seed
+from stau_rl.study import match as study_match
+from stau_rl.study import pilot as study_pilot
+from stau_rl.study.compare import play_setting
+from stau_rl.study.family import Family
+from stau_rl.study.match import find_control, unmatched
+from stau_rl.study.pilot import seen_scores, steps_unscored
+from stau_rl.study.play import with_holm
+from stau_rl.study.report import notes
+from stau_rl.study.setting import Setting
 
 SOFTMAX, S_TAU = "centred_ucb(c=0.25) | softmax(beta=1)", "centred_ucb(c=0.25) | s_tau(tau=5)"
 SETTING = Setting(
@@ -90,7 +91,7 @@ def test_a_blunt_pilot_widens_interval_and_p_value(monkeypatch: pytest.MonkeyPat
     assert sharp["percent"] == row["percent"]
     control = find_control("entropy", Family(S_TAU), Family(SOFTMAX), SETTING)
     assert control is not None
-    from stau_rl.regret import run_regret
+    from stau_rl.regret.run import run_regret
 
     beside = run_regret(SETTING.arms, [S_TAU, *control.beside], 200, 1_000, 0, checkpoints=[200]).regret[:, 0].mean(1)
     slope = 100 * (beside[0] / beside[2] - beside[0] / beside[1]) / control.apart

@@ -10,8 +10,8 @@ import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
 
-from stau_rl.envs.task_env import TaskEnv
-from stau_rl.envs.task_registration import IDS, register_tasks
+from stau_rl.envs.gym.task_env import TaskEnv
+from stau_rl.envs.gym.task_registration import IDS, register_tasks
 from stau_rl.envs.tasks import TASKS, parse_task
 
 register_tasks()
@@ -111,8 +111,8 @@ def test_misuse_is_named() -> None:
 
 def test_registering_imports_neither_torch_nor_a_task() -> None:
     code = (
-        "import sys\nfrom stau_rl.envs.task_registration import register_tasks\nregister_tasks()\n"
-        "print(sorted({'torch', 'stau_rl.envs.recall'} & set(sys.modules)))"
+        "import sys\nfrom stau_rl.envs.gym.task_registration import register_tasks\nregister_tasks()\n"
+        "print(sorted({'torch', 'stau_rl.envs.tasks.recall'} & set(sys.modules)))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

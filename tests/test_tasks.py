@@ -5,12 +5,12 @@ import torch
 from numpy.testing import assert_allclose
 from torch.utils.data import DataLoader
 
-from stau_rl.envs.counter import Draws, mix
-from stau_rl.envs.mqar import MultiQueryRecall
-from stau_rl.envs.recall import Recall, Silence
-from stau_rl.envs.task import Batch, Task
-from stau_rl.envs.task_data import TaskDataset
 from stau_rl.envs.tasks import TASKS, parse_task
+from stau_rl.envs.tasks.mqar import MultiQueryRecall
+from stau_rl.envs.tasks.recall import Recall, Silence
+from stau_rl.envs.tasks.task import Batch, Task
+from stau_rl.envs.tasks.task_data import TaskDataset
+from stau_rl.envs.tasks.task_draws import Draws, mix
 
 MASK = (1 << 64) - 1
 TEXTS = (

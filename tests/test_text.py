@@ -30,7 +30,7 @@ from stau_rl.heads import (
     parse_head,
 )
 from stau_rl.heads.power_norm import CENTRES, GATES
-from stau_rl.text import MAX_TEXT, Call, format_number, parse_pipe
+from stau_rl.spec.grammar import MAX_TEXT, Call, format_number, parse_pipe
 
 many = settings(max_examples=300, deadline=None)
 any_number = st.floats(allow_nan=False, allow_infinity=False)
@@ -72,7 +72,7 @@ class Toy:
     head: Head = dataclasses.field(default=Softmax(), metadata={"registry": HEADS})
 
     def __str__(self) -> str:
-        from stau_rl.text import format_spec
+        from stau_rl.spec.grammar import format_spec
 
         return format_spec(self)
 

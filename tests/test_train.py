@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 import torch
 
-from stau_rl import cli, rl_pool
-from stau_rl import train as train_module
-from stau_rl.agents.ppo import PPOSettings
-from stau_rl.plugin import forget
-from stau_rl.plugin_source import load_plugin
-from stau_rl.rl_run import RunSpec, play_run
-from stau_rl.train import train
+from stau_rl.agents.policy_gradient.ppo import PPOSettings
+from stau_rl.cli import main as cli
+from stau_rl.plugin.load import load_plugin
+from stau_rl.plugin.plugin_head import forget
+from stau_rl.training import pool as rl_pool
+from stau_rl.training import train as train_module
+from stau_rl.training.run import RunSpec, play_run
+from stau_rl.training.train import train
 
 SETTINGS = PPOSettings(steps=800, points=4, rollout=16, minibatch=64, hidden=(8,), curve_episodes=2, episodes=3)
 FILES = ("settings.json", "curves.csv", "curves.parquet", "scores.csv", "curves.png")

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stau_rl.agents import parse_policy
+from stau_rl.agents.bandit import parse_policy
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES, choose_engine
-from stau_rl.kernels.triton_plan import make_plan
+from stau_rl.kernels.gpu.plan import make_plan
 
 HERE = Path(__file__).parent
 HAS_TRITON = importlib.util.find_spec("triton") is not None

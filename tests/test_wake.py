@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from stau_rl import wake
+from stau_rl.machine import wake
 
 
 @pytest.fixture

@@ -14,13 +14,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stau_rl.agents import parse_policy
-from stau_rl.kernels import torch_loop, triton_loop, triton_plan, triton_variant
+from stau_rl.agents.bandit import parse_policy
+from stau_rl.kernels import torch_loop
 from stau_rl.kernels.contract import ArmTable, EngineError
-from stau_rl.kernels.triton_device import log2, tl
+from stau_rl.kernels.gpu import loop as triton_loop
+from stau_rl.kernels.gpu import plan as triton_plan
+from stau_rl.kernels.gpu import variant as triton_variant
+from stau_rl.kernels.gpu.device import log2, tl
+from stau_rl.pages.readme import README
 from stau_rl.plugin import head, parameter
-from stau_rl.plugin_source import load_plugin
-from stau_rl.readme import README
+from stau_rl.plugin.load import load_plugin
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 STEPS, INSTANCES = (14, 5) if INTERPRETED else (300, 777)

@@ -15,10 +15,10 @@ import triton
 import triton.language as tl
 
 from stau_rl.heads import parse_head
-from stau_rl.kernels import triton_heads
-from stau_rl.kernels.triton_bind import Scores, bind_head
-from stau_rl.kernels.triton_variant import Variant
-from stau_rl.kernels.triton_weights import head_weights
+from stau_rl.kernels.gpu import heads as triton_heads
+from stau_rl.kernels.gpu.bind import Scores, bind_head
+from stau_rl.kernels.gpu.variant import Variant
+from stau_rl.kernels.gpu.weights import head_weights
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if INTERPRETED else "cuda"

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from stau_rl.heads.normalise import check_scores, normalise_log, prepare
 from stau_rl.heads.parameter import Range
-from stau_rl.schedule import Schedule
-from stau_rl.text import format_spec
+from stau_rl.spec.grammar import format_spec
+from stau_rl.spec.schedule import Schedule
 
 MASS = {"simplex": "1", "sub": "at most 1", "free": "any"}
 """What the weights of a row sum to, in words, by `Head.mass_kind`."""

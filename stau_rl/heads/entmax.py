@@ -10,7 +10,7 @@ from stau_rl.heads.base import Head
 from stau_rl.heads.normalise import prepare
 from stau_rl.heads.parameter import parameter
 from stau_rl.heads.threshold import log_entmax
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 
 def bisect_threshold(x: Tensor, alpha: Tensor, count: Tensor) -> Tensor:

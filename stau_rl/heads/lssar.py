@@ -10,7 +10,7 @@ from stau_rl.heads.normalise import prepare
 from stau_rl.heads.parameter import parameter
 from stau_rl.heads.reweight import log_reweight
 from stau_rl.heads.softplus_norm import SoftplusNorm
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

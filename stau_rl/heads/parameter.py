@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 # A new head looks at its schedules at these steps; `Range.check_steps` looks at every step of a run.
 FIRST_LOOK = np.array([1, 2, 3, 10, 100, 1000])

@@ -11,7 +11,7 @@ from stau_rl.heads.normalise import count_entries, log_relu, prepare, scaled_log
 from stau_rl.heads.parameter import parameter
 from stau_rl.heads.registry import HEADS
 from stau_rl.heads.softplus_norm import SoftplusNorm
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 # Up to this many entries nothing is subtracted.
 FEW = 3

@@ -16,7 +16,7 @@ from stau_rl.heads.normalise import (
     prepare,
 )
 from stau_rl.heads.parameter import parameter
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 EPS = 1e-8
 

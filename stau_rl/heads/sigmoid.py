@@ -10,7 +10,7 @@ from torch.nn.functional import logsigmoid
 from stau_rl.heads.base import Head
 from stau_rl.heads.normalise import count_entries, prepare
 from stau_rl.heads.parameter import parameter
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

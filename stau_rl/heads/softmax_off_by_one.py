@@ -9,7 +9,7 @@ from torch import Tensor
 from stau_rl.heads.base import Head
 from stau_rl.heads.normalise import prepare, share_log
 from stau_rl.heads.parameter import parameter
-from stau_rl.schedule import Schedule
+from stau_rl.spec.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)

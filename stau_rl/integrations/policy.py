@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from stau_rl.modules import HeadModule
+from stau_rl.nn.head_module import HeadModule
 
 
 class HeadPolicy:

@@ -9,9 +9,9 @@ from stable_baselines3.common.distributions import CategoricalDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
-from stau_rl.head_categorical import HeadCategorical
 from stau_rl.integrations.policy import HeadPolicy
-from stau_rl.modules import HeadModule
+from stau_rl.nn.categorical import HeadCategorical
+from stau_rl.nn.head_module import HeadModule
 
 
 class HeadDistribution(CategoricalDistribution):

@@ -10,9 +10,9 @@ from sb3_contrib.common.maskable.distributions import MaskableCategoricalDistrib
 from sb3_contrib.common.maskable.policies import MaskableActorCriticPolicy
 from torch import Tensor
 
-from stau_rl.head_categorical import HeadCategorical
 from stau_rl.integrations.policy import HeadPolicy
-from stau_rl.modules import HeadModule
+from stau_rl.nn.categorical import HeadCategorical
+from stau_rl.nn.head_module import HeadModule
 
 
 class MaskableHeadDistribution(MaskableCategoricalDistribution):

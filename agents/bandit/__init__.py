@@ -1,0 +1,63 @@
+"""Bandit policies; one file each, named by this registry.
+
+A policy is `score | head`, such as `centred_ucb(c=1) | s_tau(tau=5)`, or a name, such as `thompson`.
+"""
+
+from stau_rl.agents.bandit.gradient_bandit import GradientBandit
+from stau_rl.agents.bandit.greedy import EpsGreedy, Greedy
+from stau_rl.agents.bandit.pipe import RENORMALISE, Pipe
+from stau_rl.agents.bandit.policy import Policy
+from stau_rl.agents.bandit.scores import SCORES, CentredUcb, Mean, Score, Ucb
+from stau_rl.agents.bandit.thompson import Thompson
+from stau_rl.agents.bandit.ucb1 import Ucb1
+from stau_rl.agents.bandit.uniform_random import Random
+from stau_rl.heads import HEADS
+from stau_rl.spec.grammar import Call, Registry, SpecError, parse_pipe
+
+POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, GradientBandit)
+
+
+def parse_policy(text: str) -> Policy:
+    """Read a policy from text such as `centred_ucb(c=1) | s_tau(tau=5)` or `eps_greedy(eps=0.1)`.
+
+    Raises:
+        SpecError: saying which part is wrong and what would be accepted.
+    """
+    calls = parse_pipe(text, "policy")
+    renormalise = len(calls) == 3 and calls[2] == Call(RENORMALISE)
+    if len(calls) == 2 or renormalise:
+        score, head = SCORES.build(calls[0]), HEADS.build(calls[1])
+        try:
+            return Pipe(score, head, renormalise)
+        except ValueError as error:
+            raise SpecError(f"policy {text!r}: {error}") from None
+    if len(calls) > 2:
+        raise SpecError(
+            f"policy {text!r}: expected one name, score | head, or score | head | {RENORMALISE}, "
+            f"got a pipe of {len(calls)}"
+        )
+    name = calls[0].name
+    if name in SCORES and name not in POLICIES:
+        raise SpecError(f"policy {text!r} is a score alone; add a head, as in '{name} | softmax(beta=1)'")
+    if name in HEADS and name not in POLICIES:
+        raise SpecError(f"policy {text!r} is a head alone; put a score before it, as in 'centred_ucb | {name}'")
+    return POLICIES.build(calls[0])
+
+
+__all__ = [
+    "POLICIES",
+    "SCORES",
+    "CentredUcb",
+    "EpsGreedy",
+    "GradientBandit",
+    "Greedy",
+    "Mean",
+    "Pipe",
+    "Policy",
+    "Random",
+    "Score",
+    "Thompson",
+    "Ucb",
+    "Ucb1",
+    "parse_policy",
+]

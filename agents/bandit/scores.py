@@ -1,0 +1,100 @@
+"""Scores: the numbers that a head turns into weights."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from stau_rl.heads.base import require_finite
+from stau_rl.spec.grammar import Registry, format_spec
+
+if TYPE_CHECKING:
+    from stau_rl.kernels.torch_loop import State
+
+
+class Score:
+    """A number per arm, from the pulls so far; a frozen dataclass with a `name`.
+
+    Attributes:
+        forces_pulls: arm t is pulled at each step t < K, so that every arm has been pulled when scores are asked for.
+    """
+
+    __slots__ = ()
+    name: ClassVar[str]
+    formula: ClassVar[str]
+    forces_pulls: ClassVar[bool] = False
+
+    def values(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores [arms, instances] in `dtype`."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        """Text of the score, which parses back to it."""
+        return format_spec(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean(Score):
+    """Empirical mean reward of each arm; 0 for an arm never pulled."""
+
+    name: ClassVar[str] = "mean"
+    formula: ClassVar[str] = "S_k / n_k"
+
+    def values(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores [arms, instances] in `dtype`."""
+        return state.means(dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Ucb(Score):
+    """Upper confidence bound: mean_k + c sqrt(2 ln N / n_k), N pulls so far.
+
+    Source: Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the multiarmed bandit problem", 2002 (UCB1, c = 1).
+
+    Attributes:
+        c: width of the bonus, >= 0; it carries the scale of the rewards.
+        offset: a constant added to every score. Heads that see differences alone, as softmax does, ignore it.
+    """
+
+    name: ClassVar[str] = "ucb"
+    formula: ClassVar[str] = "S_k / n_k + c sqrt(2 ln N / n_k) + offset"
+    forces_pulls: ClassVar[bool] = True
+
+    c: float = 1.0
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the parameters."""
+        require_finite(self.name, "c", self.c, low=0.0)
+        require_finite(self.name, "offset", self.offset, low=-math.inf)
+
+    def values(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores [arms, instances] in `dtype`."""
+        return self._bounds(state, dtype) + self.offset
+
+    def _bounds(self, state: "State", dtype: torch.dtype) -> Tensor:
+        width = self.c * math.sqrt(2.0 * math.log(state.step))
+        return state.means(dtype) + width * state.counts.to(dtype).rsqrt()
+
+
+@dataclass(frozen=True, slots=True)
+class CentredUcb(Ucb):
+    """Upper confidence bound minus its mean over the arms.
+
+    Attributes:
+        c: width of the bonus, >= 0; it carries the scale of the rewards.
+        offset: a constant added to every score after centring.
+    """
+
+    name: ClassVar[str] = "centred_ucb"
+    formula: ClassVar[str] = "ucb_k - mean over arms of ucb + offset"
+
+    def values(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores [arms, instances] in `dtype`."""
+        scores = self._bounds(state, dtype)
+        return scores - (scores.mean(0, keepdim=True) - self.offset)
+
+
+SCORES: Registry[Score] = Registry("score", Mean, Ucb, CentredUcb)

@@ -1,0 +1,115 @@
+"""From a policy and its arms to a specialisation of the compiled loop and its run-time parameters."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
+from stau_rl.kernels.cpu.codegen import Specialisation
+from stau_rl.kernels.cpu.heads import BoundHead, bind_head
+from stau_rl.kernels.cpu.lanes import WIDTH
+from stau_rl.kernels.head_parameters import NONE, Parameters
+
+# Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
+UNROLL_ARMS = 20
+# Bytes of a block's state that are to stay in the first-level data cache.
+CACHE_BYTES = 28 * 1024
+# Constant exponents that are multiplied out instead of taken through a logarithm.
+WHOLE_POWERS = range(1, 16)
+SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A specialisation, its parameters, and how the state starts.
+
+    Attributes:
+        spec: what is compiled.
+        parameters: p, q, c, reward sigma, alpha, prior mean, prior precision, noise precision, score offset.
+        mean, root, preference: initial values of the state arrays.
+        cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
+        head: the parameters of the head, p and q, with their schedules.
+    """
+
+    spec: Specialisation
+    parameters: tuple[float, ...]
+    mean: float = 0.0
+    root: float = 0.0
+    preference: float = 0.0
+    cost: float = 1.0
+    head: Parameters = NONE
+
+
+def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
+    """Choose the templates and flags that play `policy`.
+
+    Raises:
+        EngineError: the policy, its score or its head has no compiled form.
+    """
+    check_float32(policy, arms)
+    c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
+    bound, choose, cost = BoundHead(None), "choose_by_weight", 1.0
+    flags = {arms.kind.upper()}
+    if policy.name == "pipe":
+        if policy.score.name not in SCORES:
+            raise _unsupported("score", policy.score.name, SCORES)
+        c = float(getattr(policy.score, "c", 0.0))
+        kind = SCORES[policy.score.name]
+        flags |= {"HAS_MEAN"} | ({"HAS_ROOT", "FORCED"} if kind != "MEAN" else set())
+        if policy.head.name == "argmax":
+            # Centring and an offset move all scores alike, so the largest stays the largest.
+            choose = "choose_best"
+            flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
+        else:
+            bound = bind_head(policy.head, horizon)
+            offset = float(getattr(policy.score, "offset", 0.0))
+            flags |= {"SINGLE", kind} | ({"OFFSET"} if offset else set())
+    elif policy.name == "random":
+        choose = "choose_uniform"
+    elif policy.name == "eps_greedy":
+        choose, bound = "choose_best", BoundHead(None, Parameters(float(policy.eps) * 2.0**24))
+        flags |= {"DOUBLE", "MEAN", "HAS_MEAN", "EXPLORES"}
+    elif policy.name == "thompson":
+        choose, cost = "choose_posterior_draw", 6.0
+        if arms.binary:
+            flags |= {"BETA"}
+        else:
+            mean, root = float(policy.prior_mean), float(policy.prior_sd)
+            prior_precision, noise = root**-2, noise_precision(policy.sigma, arms)
+            flags |= {"POSTERIOR", "HAS_MEAN", "HAS_ROOT"}
+    elif policy.name == "gradient_bandit":
+        bound = bind_head(policy.head, horizon)
+        if bound.device is None or bound.device.slope is None:
+            raise EngineError(f"the numba engine has no slope of head {policy.head.name!r}; engine='torch' runs it")
+        alpha, preference = float(policy.alpha), float(policy.head.name == "escort")
+        baselines = {"none": "NO_BASELINE", "mean_including": "MEAN_INCLUDING", "mean_before": "MEAN_BEFORE"}
+        if policy.baseline not in baselines:
+            raise _unsupported("baseline", policy.baseline, baselines)
+        flags |= {"PREFERENCES", baselines[policy.baseline]}
+    else:
+        known = ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit")
+        raise _unsupported("policy", policy.name, known)
+    if any(bound.parameters.schedules):
+        flags |= {"SCHEDULED"}
+    elif bound.device is not None and bound.device.base is not None and bound.parameters.p in WHOLE_POWERS:
+        flags |= {"POWER"}
+    real = "float32" if choose == "choose_by_weight" else "float64"
+    spec = _specialisation(choose, bound.key, arms, real, frozenset(flags), horizon)
+    head = bound.parameters
+    parameters = (head.p, head.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
+    return Plan(spec, parameters, mean, root, preference, cost, head)
+
+
+def _specialisation(
+    choose: str, head: str | None, arms: ArmTable, real: str, flags: frozenset[str], horizon: int
+) -> Specialisation:
+    count = "int64" if horizon >= 1 << 31 else "int32"
+    gain = count if arms.kind == "bernoulli" else "float64"
+    unrolled = arms.arms <= UNROLL_ARMS
+    per_lane = arms.arms * (20 if real == "float32" and gain == "int32" else 32)
+    lanes = max(1, min(256 // WIDTH, CACHE_BYTES // (WIDTH * per_lane))) * WIDTH
+    return Specialisation(choose, head, arms.arms, lanes, unrolled, count, gain, real, flags)
+
+
+def _unsupported(what: str, name: str, known: Any) -> EngineError:
+    names = ", ".join(known)
+    return EngineError(f"the numba engine has no {what} {name!r} (it has {names}); engine='torch' runs it")

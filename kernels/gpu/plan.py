@@ -1,0 +1,172 @@
+"""From a policy and its arms to a variant of the Triton kernel and its run-time parameters.
+
+Nothing here imports Triton, so what the engine can run is known on any machine.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
+from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
+from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
+from stau_rl.kernels.philox import MAX_ARMS
+
+MAX_HORIZON = (1 << 31) - 1
+# Arms per thread; beyond it instances are spread over several threads. Measured on an H200 with s_tau, G arm-steps/s at
+# 8 / 16 / 32 arms per thread: 610 / 958 / 1118 for K = 32, 474 / 749 / 932 for K = 48, 536 / 663 / 871 for K = 128 (by
+# now 1271 for K = 32 and 929 for K = 128 at 32; the order is what counts).
+MAX_SLOTS = 32
+# Largest |z| of a Gaussian reward mean + sigma z, z = Phi^-1 of a 24-bit uniform.
+LARGEST_NORMAL = 5.42
+SCORES = ("mean", "ucb", "centred_ucb")
+# What the number per step is, by the baseline of a gradient bandit.
+BASELINES = {"none": "none", "mean_including": "past", "mean_before": "before"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the kernel plays a policy.
+
+    Attributes:
+        variant: what is compiled; launches add how they start.
+        refresh: which rule of `gpu.policies` renews the pulled arm's cached numbers.
+        score: `mean` or `ucb`.
+        head: the head, or None.
+        width: what the table of a number per step holds: `none`, `bonus` (times c), `past` (1 / (t + 1)) or
+            `before` (1 / t).
+        c: factor of the bonus, in the unit of y, or a gradient bandit's step size.
+        p, q: parameters of head or rule.
+        unit: factor from a score to y.
+        offset: taken off y.
+        preference: where preferences start.
+    """
+
+    variant: Variant
+    refresh: str = "nothing"
+    score: str = "mean"
+    head: BoundHead | None = None
+    width: str = "none"
+    c: float = 0.0
+    p: float = 0.0
+    q: float = 0.0
+    unit: float = 1.0
+    offset: float = 0.0
+    preference: float = 0.0
+
+
+def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
+    """Choose how the kernel plays `policy` (already lowered).
+
+    Raises:
+        EngineError: the policy, its score or its head has no device function, or there are too many arms or steps.
+    """
+    check_float32(policy, arms)
+    if arms.arms > MAX_ARMS:
+        raise EngineError(f"at most {MAX_ARMS} arms have random streams, got {arms.arms}; no engine runs more")
+    if horizon > MAX_HORIZON:
+        raise EngineError(
+            f"the triton engine counts steps up to {MAX_HORIZON}, got {horizon}; engine='numba' or 'torch' runs more"
+        )
+    lanes, slots = layout(arms.arms, MAX_SLOTS)
+    index_bits, count_bits = tally_bits(slots)
+    variant = Variant(
+        arms.arms, slots, lanes, packed=arms.kind == "bernoulli", index_bits=index_bits, count_bits=count_bits
+    )
+    if policy.name == "pipe":
+        return _pipe(variant, policy, arms, horizon)
+    if policy.name == "random":
+        return Plan(variant)
+    if policy.name == "eps_greedy":
+        bound = float(math.ceil(policy.eps * 2.0**24))
+        return Plan(replace(variant, choose="explore", cached=True, double=True), "exact", p=bound)
+    if policy.name == "thompson":
+        if arms.binary:
+            return Plan(replace(variant, choose="beta"))
+        prior, noise = policy.prior_sd**-2, noise_precision(policy.sigma, arms)
+        variant = replace(variant, choose="posterior", cached=True, floor=0)
+        return Plan(variant, "posterior", p=prior, q=noise, offset=policy.prior_mean * prior)
+    if policy.name == "gradient_bandit":
+        return _gradient(variant, policy, horizon)
+    raise _unsupported("policy", policy.name, ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit"))
+
+
+def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
+    score = policy.score.name
+    if score not in SCORES:
+        raise _unsupported("score", score, SCORES)
+    c = float(getattr(policy.score, "c", 0.0))
+    width = "none" if score == "mean" else "bonus"
+    variant = replace(variant, forced=score != "mean", width=score != "mean", cached=True)
+    kind = "mean" if score == "mean" else "ucb"
+    if policy.head.name == "argmax":
+        # Centring and an offset move all scores of a row alike, so the largest stays the largest.
+        return Plan(replace(variant, choose="best", double=True), "exact", kind, None, width, c)
+    low, high = score_range(arms, score, c, horizon)
+    offset = float(getattr(policy.score, "offset", 0.0))
+    head = bind_head(policy.head, Scores(low, high, score == "centred_ucb", offset), horizon)
+    centred = score == "centred_ucb" and head.shifts
+    variant = replace(_with_head(variant, head), choose="weight", centred=centred, moved=centred and offset != 0.0)
+    # What is taken off every mean moves uncentred scores; the kernel takes it off the centre of the others.
+    offset = head.middle - (offset * head.unit if head.shifts else 0.0)
+    return Plan(
+        variant,
+        "approximate",
+        kind,
+        head,
+        width,
+        c=c * head.unit,
+        p=head.parameters.p * head.units[0],
+        q=head.parameters.q * head.units[1],
+        unit=head.unit,
+        offset=offset,
+    )
+
+
+def _with_head(variant: Variant, head: BoundHead) -> Variant:
+    return replace(
+        variant,
+        form=head.form,
+        whole=head.whole,
+        reaches_zero=head.reaches_zero,
+        inputs=head.inputs,
+        scheduled=any(s is not None for s in head.parameters.schedules),
+    )
+
+
+def _gradient(variant: Variant, policy: Any, horizon: int) -> Plan:
+    head = bind_head(policy.head, Scores(-math.inf, math.inf), horizon)
+    if not head.slope:
+        raise _unsupported("slope of head", policy.head.name, ("softmax", "s_tau", "escort"))
+    if policy.baseline not in BASELINES:
+        raise _unsupported("baseline", policy.baseline, tuple(BASELINES))
+    baseline: Any = BASELINES[policy.baseline]
+    variant = replace(_with_head(variant, head), choose="preference", baseline=baseline, width=baseline != "none")
+    return Plan(
+        variant,
+        head=head,
+        width=baseline,
+        c=float(policy.alpha),
+        p=head.parameters.p * head.units[0],
+        q=head.parameters.q * head.units[1],
+        unit=head.unit,
+        preference=float(policy.initial_preference),
+    )
+
+
+def score_range(arms: ArmTable, score: str, c: float, horizon: int) -> tuple[float, float]:
+    """Bounds of mean and UCB scores, before centring, from the bounds of the rewards."""
+    if arms.kind == "bernoulli":
+        low, high = 0.0, 1.0
+    elif arms.kind == "gaussian":
+        reach = LARGEST_NORMAL * arms.sigma
+        low, high = float(arms.means.min()) - reach, float(arms.means.max()) + reach
+    else:
+        low, high = float(arms.values.min()), float(arms.values.max())
+    if score == "mean":
+        return min(low, 0.0), max(high, 0.0)
+    return low, high + c * math.sqrt(2.0 * math.log(max(horizon, 2)))
+
+
+def _unsupported(what: str, name: str, known: tuple[str, ...]) -> EngineError:
+    return EngineError(f"the triton engine has no {what} {name!r} (it has {', '.join(known)}); engine='torch' runs it")

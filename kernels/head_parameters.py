@@ -1,0 +1,72 @@
+"""Set-up that the compiled engines share: what they refuse, a head's parameters, and tables made before the loop."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stau_rl.kernels.contract import EngineError
+from stau_rl.spec.schedule import Schedule
+
+_PIECE = 1 << 16
+
+
+def require_float32(engine: str, dtype: str) -> None:
+    """Raise an EngineError unless scores are asked for in float32."""
+    if dtype != "float32":
+        raise EngineError(f"the {engine} engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
+
+
+def bernoulli_bounds(means: NDArray[np.float64]) -> NDArray[np.int32]:
+    """What the 24-bit reward word must stay below, ceil(mean 2^24): the reward is 1 just if u < mean."""
+    return np.ceil(means * 2.0**24).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The at most two parameters of a head, in the order of its fields.
+
+    Attributes:
+        p, q: their values; 0 where the head has fewer or where a schedule stands.
+        schedules: the schedules of p and q, None for a constant.
+    """
+
+    p: float = 0.0
+    q: float = 0.0
+    schedules: tuple[Schedule | None, Schedule | None] = (None, None)
+
+    @classmethod
+    def of(cls, head: Any) -> "Parameters":
+        """Read them from a head."""
+        values = [getattr(head, field.name) for field in fields(head) if field.name != "name"]
+        first, second = [*values, 0.0, 0.0][:2]
+        numbers = [0.0 if isinstance(value, Schedule) else float(value) for value in (first, second)]
+        changing = [value if isinstance(value, Schedule) else None for value in (first, second)]
+        return cls(numbers[0], numbers[1], (changing[0], changing[1]))
+
+    def extent(self, which: int, horizon: int) -> tuple[float, float]:
+        """Least and largest value of p (0) or q (1) in a run of `horizon` steps."""
+        schedule = self.schedules[which]
+        if schedule is None:
+            value = (self.p, self.q)[which]
+            return value, value
+        starts = range(1, horizon + 1, _PIECE)
+        pieces = [schedule.steps(first, min(first + _PIECE - 1, horizon)) for first in starts]
+        return min(float(piece.min()) for piece in pieces), max(float(piece.max()) for piece in pieces)
+
+    def steps(self, begin: int, end: int) -> NDArray[np.float64]:
+        """p and q at steps begin, ..., end - 1 (t is one more), float64 [2, steps].
+
+        Raises:
+            ValueError: a schedule is not finite there.
+        """
+        pairs = zip(self.schedules, (self.p, self.q), strict=True)
+        rows = [np.full(end - begin, value) if s is None else s.steps(begin + 1, end) for s, value in pairs]
+        if not np.isfinite(rows).all():
+            raise ValueError(f"a schedule is not finite between t = {begin + 1} and {end}")
+        return np.stack(rows)
+
+
+NONE = Parameters()
+"""Those of a head without parameters."""

@@ -1,0 +1,1 @@
+"""Does the code do what it says: engines agree, histories replay, intervals cover."""

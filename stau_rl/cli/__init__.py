@@ -1,0 +1,1 @@
+"""The command `stau-rl`, a file per subcommand."""

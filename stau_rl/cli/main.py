@@ -1,0 +1,67 @@
+"""The command `stau-rl`."""
+
+import atexit
+import gc
+import sys
+from collections.abc import Sequence
+
+MISUSE, STOPPED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; exit code 2 and one line on standard error for a user's mistake."""
+    from stau_rl.machine.ranks import current_ranks, one_voice
+
+    ranks = current_ranks()
+    with one_voice(ranks):
+        _run(sys.argv[1:] if arguments is None else arguments, shared=ranks.size > 1)
+
+
+def _run(arguments: Sequence[str], shared: bool) -> None:
+    import tyro
+
+    # All files are closed by then; a last search of a million objects for cycles would take half a second.
+    atexit.register(gc.freeze)
+    from stau_rl.cli.analyse import Analyse
+    from stau_rl.cli.heads import Calibrate, Heads
+    from stau_rl.cli.plateau import Plateau
+    from stau_rl.cli.probe import Probe
+    from stau_rl.cli.regret import Regret
+    from stau_rl.cli.rl_study import RLStudy
+    from stau_rl.cli.speed import Speed
+    from stau_rl.cli.study import Study
+    from stau_rl.cli.train import Train
+
+    if list(arguments) == ["--version"]:
+        from stau_rl import __version__
+
+        print(f"stau-rl {__version__}")
+        return
+    command = tyro.extras.subcommand_cli_from_dict(
+        {
+            "regret": Regret,
+            "study": Study,
+            "plateau": Plateau,
+            "probe": Probe,
+            "heads": Heads,
+            "calibrate": Calibrate,
+            "analyse": Analyse,
+            "speed": Speed,
+            "train": Train,
+            "rl-study": RLStudy,
+        },
+        prog="stau-rl",
+        description="How should a vector of scores become a decision? Swap that step and measure what changes. "
+        "stau-rl --version says which version this is.",
+        args=arguments,
+    )
+    try:
+        if shared and not isinstance(command, Regret):
+            raise ValueError("only stau-rl regret shares its work among processes; run the others without torchrun")
+        command.run()
+    except KeyboardInterrupt as stop:
+        print(f"stopped{stop.args[0] if stop.args else command.after_stop}", file=sys.stderr)
+        sys.exit(STOPPED)
+    except (OSError, ValueError) as error:
+        print(f"stau-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(MISUSE)

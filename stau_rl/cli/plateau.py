@@ -1,0 +1,85 @@
+"""`stau-rl plateau`: how long policy gradient takes to leave a suboptimal arm."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from stau_rl.cli.counts import Count
+from stau_rl.cli.resumable import Resumable
+
+
+@dataclass(frozen=True)
+class Plateau(Resumable):
+    """Measure how long policy gradient stays at a suboptimal arm, under different heads.
+
+    One state, K arms, most of the initial probability on the second best. Every head starts from the same
+    probabilities and is measured at the best of the same step sizes, chosen on other draws of the rewards. A head is
+    text: "softmax(beta=1)"; "fixed(escort(p=2), top=1)" with another largest initial score than 10;
+    "learned(s_tau(tau=2))" with tau learned by the same gradient, or with a remedy, "learned(s_tau(tau=2), rate=0.01)",
+    freeze=2000 (updates) or target=0.05 (entropy as a share of log K).
+
+    Example: stau-rl plateau --arms 10 --start "each(p=0.01)" --gradient exact --head softmax --head "s_tau(tau=3)"
+    """
+
+    head: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A head; repeat it. Default: softmax, escort, s_tau fixed, learned, and learned with each remedy."""
+    arms: Annotated[tuple[Count, ...], tyro.conf.UseAppendAction] = ()
+    """A number of arms; repeat it. Default: 10 and 100."""
+    start: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """uniform, each(p=0.01) (every arm but the second best has p) or shared(p=0.01) (the best has p, those below the
+    second best p together); repeat it. Default: uniform, and both at 0.01 and 0.001."""
+    gradient: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """exact, sampled (one pull per update, baseline V) or sampled_no_baseline; repeat it. Default: the first two."""
+    step_size: Annotated[tuple[float, ...], tyro.conf.UseAppendAction] = ()
+    """A step size of the grid, for all heads; repeat it. Default: eleven, 0.4 times powers of the root of 10."""
+    updates: Count = 20_000
+    """Updates per policy."""
+    within: float = 0.01
+    """Distance from the best reward that counts as there."""
+    draws: Count = 256
+    """Draws of the rewards that heads are measured on."""
+    tuning_draws: Count = 64
+    """Other draws, on which each head's step size is chosen."""
+    seed: int = 0
+    """The benchmark's seed, in [0, 2^62); tuning draws from another one, derived from it."""
+    device: str = "cpu"
+    """cpu or cuda."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it. It is run, so name only files that you trust."""
+    out: Path | None = None
+    """Folder of the benchmark. Default: runs/plateau-DATE-TIME."""
+    resume: bool = False
+    """Keep the cells that --out holds already and play the rest."""
+
+    work, kept = "benchmark", "finished cells are kept"
+
+    def run(self) -> None:
+        """Play the benchmark, print the table and say where the files are."""
+        from stau_rl.plateau.methods import DEFAULT_METHODS
+        from stau_rl.plateau.play import (
+            ARMS,
+            DEFAULT_GRADIENTS,
+            STEP_SIZES,
+            default_folder,
+            plan_plateau,
+            play_and_print,
+        )
+        from stau_rl.plugin.load import load_plugins
+
+        self.check_resume()
+        load_plugins(self.plugin)
+        cells = plan_plateau(
+            self.head or DEFAULT_METHODS,
+            self.arms or ARMS,
+            self.start or None,
+            self.gradient or DEFAULT_GRADIENTS,
+            self.step_size or STEP_SIZES,
+            self.updates,
+            self.within,
+            self.draws,
+            self.tuning_draws,
+            self.seed,
+        )
+        play_and_print(cells, self.out or default_folder(), self.resume, self.device)

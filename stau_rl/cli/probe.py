@@ -1,0 +1,68 @@
+"""`stau-rl probe`: recall and silence of attention heads."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from stau_rl.cli.counts import OptionalCount
+from stau_rl.cli.resumable import Resumable
+
+
+@dataclass(frozen=True)
+class Probe(Resumable):
+    """Train small attention heads and ask them: do you find the right slot, and are you silent where there is none?
+
+    Every normaliser is trained from the same starts on the same items, several seeds each; the tables show the median
+    and, in brackets, the worst seed.
+
+    Example: stau-rl probe --task silence --normaliser sm_fir --normaliser "pn_fir_tau(p=4)" --seeds 5
+    """
+
+    size: Literal["small", "full"] = "small"
+    """What is trained: small takes minutes on two cores, full minutes on a large GPU."""
+    task: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A part of the plan such as silence or length, or a task such as "recall(distractor_ratio=0.5)"; repeat it."""
+    normaliser: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
+    seeds: OptionalCount = None
+    """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU if there is one."""
+    processes: OptionalCount = None
+    """Groups of models trained at a time, each in a process of one thread. Default: 1 on the CPU; on a GPU half the
+    cores, at most 8."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it."""
+    out: Path | None = None
+    """Folder of the probe. Default: runs/probe-DATE-TIME."""
+    resume: bool = False
+    """Keep the groups of models that --out holds already and train the rest."""
+
+    work, kept = "probe", "finished groups are kept"
+
+    def run(self) -> None:
+        """Train, print the tables and say where the files are."""
+        from stau_rl.plugin.load import load_plugins
+        from stau_rl.probe.choose import chosen, count_groups
+        from stau_rl.probe.run import default_processes, run_probe
+        from stau_rl.probe.summary import render
+        from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.progress import nothing_yet, settings_bar
+
+        self.check_resume()
+        load_plugins(self.plugin)
+        settings = chosen(self.size, self.task, self.normaliser, self.seeds)
+        total = count_groups(settings, self.device)
+        processes = default_processes(self.device) if self.processes is None else self.processes
+        started = time.perf_counter()
+        out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
+        with settings_bar(total, nothing_yet(self.out, self.resume)) as report:
+            rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin, processes)
+        console = wide_console()
+        console.print(render(rows))
+        took = time.perf_counter() - started
+        line = f"{total} groups of models in {took:.0f} s. All rows: {out / 'probe.csv'}; figures beside it."
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,158 @@
+"""`stau-rl regret`: the bandit benchmark."""
+
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from stau_rl.cli.counts import Count
+
+if TYPE_CHECKING:
+    from stau_rl.envs.arms import Arms
+
+HEADLINE_POLICIES = (
+    "centred_ucb | softmax(beta=1)",
+    "centred_ucb | s_tau(tau=5)",
+    "centred_ucb | softmax(beta=3.607)",
+    "centred_ucb | softmax(beta=64)",
+    "centred_ucb | s_tau(tau=88.7)",
+    "ucb | s_tau(tau=5)",
+    "random",
+    "ucb1",
+    "thompson",
+)
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Play bandit policies on the same arms with the same luck and compare their cumulative regret.
+
+    Without arguments it runs the headline experiment: does s^tau have less regret than softmax on mean-centred UCB
+    scores, and what is left of it against a softmax that is equally sharp?
+
+    Example: stau-rl regret --arms "gaussian(k=10)" --policy "ucb1" --policy "ucb | softmax(beta=8)" --horizon 1000
+    """
+
+    arms: str | None = None
+    """Arms, by default bernoulli(k=10); or bernoulli(means=[.9,.8]), gaussian(means=[1,0], sigma=1), gaussian(k=10)."""
+    rewards: Path | None = None
+    """CSV or Parquet file of real observations, a row each; instead of --arms."""
+    arm: str | None = None
+    """With --rewards: the column that names the arm."""
+    reward: str | None = None
+    """With --rewards: the column that holds the reward."""
+    policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """A policy, "score | head" or a name such as thompson; repeat it. Default: the headline's nine policies.
+    A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
+    horizon: Count = 10_000
+    """Steps per instance."""
+    instances: Count = 1_000
+    """Independent replicates."""
+    seed: int = 0
+    """Seed of every random draw, in [0, 2^64)."""
+    baseline: str | None = None
+    """Policy that differences are taken from. Default: the first."""
+    engine: str = "auto"
+    """triton (fused, GPU), numba (compiled, CPU), torch (reference, any device), or auto: the first that runs."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N or auto."""
+    out: Path | None = None
+    """Run directory to make. Default: runs/regret-DATE-TIME-PROCESS."""
+    resume: bool = False
+    """Continue the run in --out, or show it if it is finished."""
+
+    after_stop = ""
+
+    def run(self) -> None:
+        """Run the benchmark, print the table and say where the files are."""
+        from stau_rl.machine.phases import Phases, process_age, sentence
+        from stau_rl.machine.wake import uncollected, wake_gpu
+
+        phases = Phases(process_age())
+        wake_gpu(self.device, self.engine)
+        with uncollected():
+            from stau_rl.machine.ranks import current_ranks
+            from stau_rl.plugin.load import load_plugins
+            from stau_rl.regret.report import render
+            from stau_rl.regret.run import run_regret
+            from stau_rl.terminal.console import wide_console
+            from stau_rl.terminal.progress import nothing_yet, progress_bar
+
+        policies = list(self.policy or HEADLINE_POLICIES)
+        if self.resume and self.out is None:
+            raise ValueError("--resume needs --out DIR, the directory of the run to continue")
+        ranks = current_ranks()
+        ranks.together(partial(load_plugins, self.plugin))
+        if self.out == Path():
+            raise ValueError("--out must name a directory, got an empty name or the current directory")
+        default = Path("runs") / time.strftime(f"regret-%Y%m%d-%H%M%S-{os.getpid()}")
+        out = self.out or ranks.by_first(lambda: default)
+        found: list[str | Arms] = []
+        ranks.together(lambda: found.append(self._arms()))
+        arms = found[0]
+        console = wide_console()
+        try:
+            with progress_bar(len(policies), nothing_yet(self.out, self.resume)) as report:
+                result = run_regret(
+                    arms,
+                    policies,
+                    self.horizon,
+                    self.instances,
+                    self.seed,
+                    baseline=self.baseline,
+                    engine=self.engine,
+                    device=self.device,
+                    out=out,
+                    resume=self.resume,
+                    report=report,
+                    phases=phases,
+                )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"; what is finished is kept: repeat the command with --out {out} --resume to go on"
+            ) from None
+        if not ranks.first:
+            return
+        spec = result.spec
+        if "means" in spec:
+            labels = zip(spec["arm_labels"], spec["means"], strict=True)
+            means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
+            console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
+        console.print(render(result))
+        took, timing = sum(phases.seconds().values()), result.timing
+        last = [f"Engine: {engines_used(spec)}. Took {took:.1f} s. Table, figure and data: {out}"]
+        if "phases" in timing:
+            last.append(f"Time of the run: {sentence(timing['phases'])}.")
+        if "peak_gpu_memory_mib" in timing:
+            last.append(f"Peak GPU memory: {timing['peak_gpu_memory_mib'] / 1024.0:.2f} GiB.")
+        if "engine_note" in spec:
+            last.append(f"{spec['engine_note'][0].upper()}{spec['engine_note'][1:]}.")
+        console.print("\n".join(last), highlight=False, markup=False, soft_wrap=True)
+
+    def _arms(self) -> "str | Arms":
+        from stau_rl.envs.arms import EmpiricalArms
+
+        if self.rewards is None:
+            if self.arm is not None or self.reward is not None:
+                raise ValueError("--arm and --reward name columns of a file; give the file with --rewards FILE")
+            return self.arms or "bernoulli(k=10)"
+        if self.arms is not None:
+            raise ValueError("--rewards brings its own arms and does not go with --arms")
+        if self.arm is None or self.reward is None:
+            raise ValueError("--rewards FILE needs --arm COLUMN and --reward COLUMN")
+        return EmpiricalArms(str(self.rewards), self.arm, self.reward)
+
+
+def engines_used(spec: dict[str, Any]) -> str:
+    """The engine of a run; where policies ran on several, the policies of all but the most used one."""
+    by_engine: dict[str, list[str]] = {}
+    for engine, policy in zip(spec["engines"], spec["policies"], strict=True):
+        by_engine.setdefault(engine, []).append(policy)
+    most, *others = sorted(by_engine, key=lambda engine: -len(by_engine[engine]))
+    return "; ".join([most, *(f"{engine} for {', '.join(by_engine[engine])}" for engine in others)])

@@ -1,0 +1,114 @@
+"""`stau-rl train`: policy-gradient agents with any head."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from stau_rl.cli.counts import Count, OptionalCount
+from stau_rl.cli.resumable import Resumable
+
+
+@dataclass(frozen=True)
+class Train(Resumable):
+    """Train REINFORCE, A2C or PPO with any head on a Gymnasium environment with discrete actions.
+
+    Seeds run in parallel processes of one thread each. The folder holds learning curves (CSV and Parquet), a figure,
+    and the scores: mean returns of the last evaluation, with sampled and with likeliest actions.
+
+    Learned sharpness: with --set learn=tau the policy's gradient moves the head's tau as well, head_rate times as fast,
+    and may sharpen onto whatever is likely early. With --set head_warmup=50000 tau stays at its start for as many
+    environment steps. With --set target_entropy=0.5 no gradient moves it: each update moves it by target_entropy_rate
+    towards an entropy of that share of log n, n the number of actions, as far as the head's range allows. What is
+    learned is printed and kept: columns learned_tau of scores.csv and curves.csv, the latter with the policy's entropy.
+
+    Example: stau-rl train --agent ppo --env CartPole-v1 --head "s_tau(tau=2)" --steps 500000 --seeds 10 --out runs/ppo
+    """
+
+    agent: str = "ppo"
+    """reinforce, a2c or ppo."""
+    env: str = "CartPole-v1"
+    """Gymnasium id; "module:id" imports a module first, as in "stau_rl:stau_rl/BernoulliBandit-v0"."""
+    head: str = "softmax(beta=1)"
+    """The head between the action scores and the policy."""
+    steps: Count = 500_000
+    """Environment steps per seed."""
+    seeds: Count = 1
+    """How many seeds."""
+    first_seed: int = 0
+    """The first of them."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3 or learn=tau; repeat it."""
+    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    """A Python file that registers heads of your own; repeat it."""
+    processes: OptionalCount = None
+    """Seeds trained at a time. Default: one per core."""
+    out: Path | None = None
+    """Folder of the training. Default: runs/train-DATE-TIME."""
+    resume: bool = False
+    """Go on with the training in --out; finished points of every curve are kept."""
+
+    work, kept = "training", "what is finished is kept"
+
+    def run(self) -> None:
+        """Train, print the scores and say where the files are."""
+        from stau_rl.agents.policy_gradient.agent_settings import learned_column
+        from stau_rl.agents.policy_gradient.rl_agents import agent_class
+        from stau_rl.plugin.load import load_plugins
+        from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.progress import nothing_yet, steps_bar
+        from stau_rl.training.train import train
+
+        self.check_resume()
+        load_plugins(self.plugin)
+        settings = agent_class(self.agent).Settings.from_texts(
+            _pairs(self.set), env=self.env, head=self.head, steps=self.steps
+        )
+        out = self.out or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
+        started = time.perf_counter()
+        opening = nothing_yet(self.out, self.resume)
+        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds, opening) as report:
+            scores = train(
+                self.agent,
+                settings,
+                self.seeds,
+                out,
+                first_seed=self.first_seed,
+                processes=(os.cpu_count() or 1) if self.processes is None else self.processes,
+                resume=self.resume,
+                plugins=self.plugin,
+                report=report,
+            )
+        console = wide_console()
+        learned = map(learned_column, settings.learn)
+        digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(learned, 3)}
+        shown = scores[["seed", *digits]].round(digits).to_string(index=False)
+        for line in (
+            f"Mean return of {settings.episodes} episodes after training, {self.agent} on {self.env}, {self.head}:",
+            shown,
+            f"Took {time.perf_counter() - started:.1f} s. Curves, scores and figure: {out}",
+        ):
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    """NAME=VALUE texts by name.
+
+    Raises:
+        ValueError: a text of another form, a name that has an option of its own, or one given twice.
+    """
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name:
+            raise ValueError(f"--set takes NAME=VALUE, got {text!r}")
+        if name in ("env", "head", "steps"):
+            raise ValueError(f"--set {name} is --{name}")
+        if name in pairs:
+            raise ValueError(f"--set {name} is given twice: {pairs[name]!r} and {value.strip()!r}")
+        pairs[name] = value.strip()
+    return pairs

@@ -1,0 +1,102 @@
+"""A folder of finished pieces of work, a CSV each: locked while in use, and gone on with after an interruption.
+
+The plateau benchmark, the probe and the study keep their cells, groups and settings in one of their own kind; a
+training, whose folder is another, keeps its seconds in the same form.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pandas as pd
+
+from stau_rl.files.lock import DirectoryLock
+from stau_rl.files.whole import whole_file, write_json
+
+TIMING = "timing.json"
+
+
+class FinishedFolder:
+    """The folder; use it in a `with` block, which locks it against other processes.
+
+    Attributes:
+        made_for: what such a folder is for, in a message.
+        holds: what one with finished pieces holds, in a message.
+        pieces: the folder in it that has their CSVs.
+
+    Args:
+        path: the folder; created if it is not there.
+        resume: it may hold finished pieces, which are then not done again.
+
+    Raises:
+        ValueError: the folder holds pieces and `resume` is not set, is a file, is in use, or cannot be written.
+    """
+
+    made_for: ClassVar[str]
+    holds: ClassVar[str]
+    pieces: ClassVar[str]
+
+    def __init__(self, path: str | Path, resume: bool = False) -> None:
+        self.path = Path(path)
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file, not a folder for {self.made_for}")
+        if not resume and self.has_pieces:
+            raise ValueError(f"{self.path} holds {self.holds}; pass --resume to go on with it, or name another folder")
+        self._lock = DirectoryLock(self.path)
+
+    def __enter__(self) -> Self:
+        """Create and lock the folder."""
+        try:
+            (self.path / self.pieces).mkdir(parents=True, exist_ok=True)
+            self._lock.take()
+            self._begin()
+        except OSError as error:
+            raise ValueError(f"{self.path} cannot be used: {error.strerror or error}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let other processes have the folder."""
+        self._lock.release()
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether a piece is finished."""
+        return any(self.path.glob(f"{self.pieces}/*.csv"))
+
+    def _begin(self) -> None:
+        """Write what is to be there before the first piece; the folder is locked."""
+
+
+def read_timing(folder: Path) -> dict[str, float]:
+    """Seconds of every piece that was done in a folder, by name; none where the file is missing or damaged."""
+    try:
+        found: Any = json.loads((folder / TIMING).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep_seconds(folder: Path, name: str, seconds: float) -> None:
+    """Add the seconds of a piece to those of the folder."""
+    write_json(folder / TIMING, {**read_timing(folder), name: round(seconds, 2)})
+
+
+def write_table(path: Path, rows: pd.DataFrame, digits: int) -> None:
+    """Write rows as CSV, whole or not at all; numbers keep so many digits."""
+    with whole_file(path) as temporary:
+        rows.to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")
+
+
+def read_table(path: Path, texts: Sequence[str]) -> pd.DataFrame:
+    """Read what `write_table` wrote; the columns `texts` stay texts where they look like numbers or are empty.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is no table.
+    """
+    table = pd.read_csv(path, dtype=dict.fromkeys(texts, str))
+    for name in texts:
+        if name in table:
+            table[name] = table[name].fillna("")
+    return table

@@ -1,0 +1,1 @@
+"""What a process runs on and shares: its stamp, threads, ranks, time and memory."""

@@ -1,0 +1,1 @@
+"""Heads as torch modules and distributions, and the remedies for a learned sharpness."""

@@ -1,0 +1,1 @@
+"""How long policy gradient stays at a suboptimal arm, under which head."""

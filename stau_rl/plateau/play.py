@@ -1,0 +1,239 @@
+"""The plateau benchmark: how long does policy gradient take to leave a suboptimal arm, under which head?
+
+A one-state problem with K arms and rewards uniform on [0, 1]; most of the initial probability lies on the second best
+arm. Every head starts from the same probabilities, follows the gradient with step sizes from one grid, and is measured
+at the one that was best for it on other draws of the rewards.
+
+`python -m stau_rl.plateau.play` is `stau-rl plateau` for machines without the command line's dependencies.
+
+Columns of the rows:
+
+- `kind`: `grid` (a step size, on the tuning draws) or `best` (the best step size, on the measured draws; `edge` says
+  whether it lies at an end of the grid).
+- `failed`, `failed_low`, `failed_high`: share of draws never within `within` of the best reward, with its 95 % Wilson
+  interval; `at_start`: share that is there before the first update; `outside_at_end`: share that is not there after
+  the last one.
+- `steps`, `steps_low`, `steps_high`: median number of updates until the policy is there, with its 95 % interval from
+  order statistics; `inf` where half of the draws never are.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+import pandas as pd
+import torch
+
+from stau_rl.kernels.purposes import purpose_seed
+from stau_rl.plateau.ascent import GRADIENTS
+from stau_rl.plateau.cell import Cell, play_cell, same_grid
+from stau_rl.plateau.folder import FIGURE, PlateauFolder
+from stau_rl.plateau.methods import DEFAULT_METHODS, parse_method
+from stau_rl.plateau.start import draw_rewards, fits, initial_probabilities, initial_scores, parse_start
+from stau_rl.spec.grammar import suggest
+from stau_rl.terminal.counts import whole_number
+
+ARMS = (10, 100)
+STARTS = ("uniform", "each(p=0.01)", "each(p=0.001)", "shared(p=0.01)", "shared(p=0.001)")
+DEFAULT_GRADIENTS = ("exact", "sampled")
+PUBLISHED_STEP = 0.4
+"""The step size of softmax's guarantee with exact gradients: Mei, Xiao, Szepesvari, Schuurmans, ICML 2020."""
+STEP_SIZES = tuple(float(f"{PUBLISHED_STEP * 10 ** (k / 2):.4g}") for k in range(-3, 8))
+UPDATES, WITHIN, DRAWS, TUNING_DRAWS = 20_000, 0.01, 256, 64
+
+Report = Callable[[str, float], None]
+Value = TypeVar("Value")
+
+
+def plan_plateau(
+    methods: Sequence[str] = DEFAULT_METHODS,
+    arms: Sequence[int] = ARMS,
+    starts: Sequence[str] | None = None,
+    gradients: Sequence[str] = DEFAULT_GRADIENTS,
+    step_sizes: Sequence[float] = STEP_SIZES,
+    updates: int = UPDATES,
+    within: float = WITHIN,
+    draws: int = DRAWS,
+    tuning_draws: int = TUNING_DRAWS,
+    seed: int = 0,
+) -> list[Cell]:
+    """The cells of a benchmark, in the order in which they are played.
+
+    Args:
+        methods: texts as `stau_rl.plateau.methods` reads them.
+        arms: numbers of arms, 2 to 1024.
+        starts: texts of initial probabilities, by default those of `STARTS` that fit. One that leaves the second best
+            of so many arms no more than the best is left out there.
+        gradients: keys of `stau_rl.plateau.ascent.GRADIENTS`.
+        step_sizes: the grid of all methods.
+        updates: updates per policy, >= 1.
+        within: distance from the best reward that counts as there, > 0.
+        draws: draws of the rewards for the measurement, >= 1.
+        tuning_draws: other draws, for the choice of the step size, >= 1.
+        seed: in [0, 2^62).
+
+    Raises:
+        ValueError: an argument is out of range, a text does not parse, or a method cannot start there.
+    """
+    for name, count in (("updates", updates), ("draws", draws), ("tuning_draws", tuning_draws)):
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise ValueError(f"{name} must be an integer >= 1, got {count!r}")
+    if not (within > 0 and math.isfinite(within)):
+        raise ValueError(f"within must be finite and > 0, got {within!r}")
+    purpose_seed(seed, "tuning")
+    grid = tuple(sorted(set(step_sizes)))
+    if not grid or not all(size > 0 and math.isfinite(size) for size in grid):
+        raise ValueError(f"step sizes must be finite and > 0, got {list(step_sizes)}")
+    for count in arms:
+        if not 2 <= count <= 1024:
+            raise ValueError(f"a number of arms must lie in 2 ... 1024, got {count!r}")
+    for name in gradients:
+        if name not in GRADIENTS:
+            raise ValueError(f"unknown gradient {name!r}{suggest(name, GRADIENTS)}")
+    for text in starts or ():
+        if not any(fits(parse_start(text), count) for count in arms):
+            raise ValueError(f"{text} leaves the second best arm no more than the best; take a smaller p or fewer arms")
+    known = {str(parse_method(text)): parse_method(text) for text in methods}
+    content = {text: str(getattr(getattr(method.head, "plugin", None), "sha256", "")) for text, method in known.items()}
+    cells = [
+        Cell(count, text, name, method, grid, updates, float(within), draws, tuning_draws, seed, content[method])
+        for name in _once(gradients)
+        for count in _once(arms)
+        for text in _once(str(parse_start(text)) for text in starts or STARTS)
+        if fits(parse_start(text), count)
+        for method in known
+    ]
+    for cell in cells:
+        method = known[cell.method]
+        probabilities = initial_probabilities(draw_rewards(cell.arms, 1, seed), parse_start(cell.start))
+        initial_scores(method.head, probabilities, method.top)
+    if not cells or not same_grid(cells):
+        raise ValueError("nothing to play: name at least one head, number of arms, start and gradient")
+    return cells
+
+
+def run_plateau(
+    cells: Sequence[Cell],
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "cpu",
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """Play the cells, or read those that the folder has.
+
+    Args:
+        cells: from `plan_plateau`.
+        out: a folder to fill; cells that it holds already are not played again.
+        resume: `out` may hold some.
+        device: `cpu` or `cuda`.
+        report: called with a cell's title and how many cells are done, the current one in part.
+
+    Returns:
+        All rows; the module's docstring has the columns, `stau_rl.plateau.cell` those of `curve` rows.
+
+    Raises:
+        ValueError: the folder is not free, or the device is not there.
+    """
+    _check_device(device)
+    tables = []
+    tell: Report = report or (lambda title, done: None)
+    with ExitStack() as stack:
+        folder = None if out is None else stack.enter_context(PlateauFolder(out, resume))
+        for number, cell in enumerate(cells):
+            table = folder.read(cell) if folder is not None else None
+            if table is None:
+                begun = time.perf_counter()
+
+                def tick(share: float, number: int = number, title: str = cell.title) -> None:
+                    tell(title, number + share)
+
+                table = play_cell(cell, device, tick)
+                if folder is not None:
+                    table = folder.write(cell, table, time.perf_counter() - begun)
+            tables.append(table)
+            tell(cell.title, number + 1)
+        rows = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
+        rows = rows.reindex(columns=tables[0].columns)
+        if folder is not None:
+            folder.finish(rows)
+    return rows
+
+
+def play_and_print(cells: Sequence[Cell], out: Path, resume: bool, device: str) -> None:
+    """Play, saying how far it is, print the table, draw the figure and say where the files are."""
+    from stau_rl.plateau.report import render, width
+    from stau_rl.terminal.console import wide_console
+    from stau_rl.terminal.progress import nothing_yet, settings_bar
+
+    started = time.perf_counter()
+    with settings_bar(len(cells), nothing_yet(out, resume)) as report:
+        rows = run_plateau(cells, out, resume, device, report)
+    console = wide_console(width(rows))
+    console.print(render(rows))
+    files = f"Rows: {out / 'plateau.csv'}, curves: {out / 'plateau_curves.csv'}"
+    try:
+        from stau_rl.plateau.plot import save_plateau
+    except ModuleNotFoundError as error:
+        files += f", no figure ({error})"
+    else:
+        save_plateau(rows[rows["kind"] == "curve"], out / FIGURE)
+        files += f", figure: {out / FIGURE}"
+    line = f"{len(cells)} cells in {time.perf_counter() - started:.0f} s. {files}"
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _check_device(device: str) -> None:
+    if device.split(":")[0] not in ("cpu", "cuda"):
+        raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    if device != "cpu" and not torch.cuda.is_available():
+        raise ValueError(f"device {device!r} was asked for, but torch sees no CUDA device; take cpu")
+
+
+def default_folder() -> Path:
+    """A new folder under runs/."""
+    return Path("runs") / time.strftime("plateau-%Y%m%d-%H%M%S")
+
+
+def _once(values: Iterable[Value]) -> list[Value]:
+    return list(dict.fromkeys(values))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Read the arguments with argparse and do it; exit code 2 and one line for a user's mistake."""
+    parser = argparse.ArgumentParser(prog="python -m stau_rl.plateau.play", description="The plateau benchmark.")
+    parser.add_argument("--head", action="append", default=[], help="a head, fixed(head, ...) or learned(head, ...)")
+    parser.add_argument("--arms", action="append", type=whole_number, default=[], help="number of arms; repeat it")
+    parser.add_argument("--start", action="append", default=[], help="uniform, each(p=0.01), shared(p=0.01)")
+    parser.add_argument("--gradient", action="append", default=[], help=", ".join(GRADIENTS))
+    parser.add_argument("--step-size", action="append", type=float, default=[], help="a point of the grid; repeat it")
+    for name, default in (("updates", UPDATES), ("draws", DRAWS), ("tuning-draws", TUNING_DRAWS), ("seed", 0)):
+        parser.add_argument(f"--{name}", type=whole_number, default=default)
+    parser.add_argument("--within", type=float, default=WITHIN)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--resume", action="store_true")
+    given = parser.parse_args(arguments)
+    try:
+        if given.resume and given.out is None:
+            raise ValueError("--resume needs --out DIR, the folder of the benchmark to continue")
+        cells = plan_plateau(
+            given.head or DEFAULT_METHODS, given.arms or ARMS, given.start or None,
+            given.gradient or DEFAULT_GRADIENTS, given.step_size or STEP_SIZES, given.updates, given.within,
+            given.draws, given.tuning_draws, given.seed,
+        )  # fmt: skip
+        play_and_print(cells, given.out or default_folder(), given.resume, given.device)
+    except (OSError, ValueError) as error:
+        print(f"stau_rl.plateau.play: error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("stopped; finished cells are kept: repeat the command with --out DIR --resume to go on", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

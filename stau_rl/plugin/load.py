@@ -1,0 +1,122 @@
+"""Files of plug-ins: loading one, and telling one's code from another's."""
+
+import hashlib
+import inspect
+import marshal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# In a module loaded from a file: the hash of the very bytes that were run.
+_HASH = "__plugin_sha256__"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the code of a plug-in comes from; equal for equal code at the same place.
+
+    Attributes:
+        file: the file, or what Python calls the place if there is none.
+        line: the first line of the function in the file; 0 if there is no file.
+        sha256: hash of the whole file, or of the function where there is none.
+        module: name of the module that the file became, which may differ from import to import.
+    """
+
+    file: str
+    line: int
+    sha256: str
+    module: str = field(compare=False)
+
+    @property
+    def cache_key(self) -> str | None:
+        """What compiled code may be kept under; None where other code that it uses might change unseen.
+
+        Kept machine code looks its functions up by module, so the same text under another name is other code.
+        """
+        return f"{self.sha256} {self.file} {self.module}" if self.line else None
+
+
+def source_of(function: Callable[..., Any]) -> Source:
+    """Where a function comes from."""
+    code = function.__code__
+    path = Path(code.co_filename)
+    known = function.__globals__.get(_HASH)
+    if known is not None or path.is_file():
+        digest = known or hashlib.sha256(path.read_bytes()).hexdigest()
+        return Source(str(path.resolve()), code.co_firstlineno, digest, function.__module__)
+    try:
+        text = inspect.getsource(function).encode()
+    except OSError:
+        text = marshal.dumps(code)
+    return Source(f"<{function.__module__}>", 0, hashlib.sha256(text).hexdigest(), function.__module__)
+
+
+def load_plugin(path: str | Path) -> list[str]:
+    """Run a plug-in file; the same file again does nothing.
+
+    Args:
+        path: a Python file that registers one or more heads with `stau_rl.plugin.head`. It is run as Python: load
+            only files that you trust.
+
+    Returns:
+        The names of the heads it registers.
+
+    Raises:
+        ValueError: the file is missing, raises an error, or registers nothing; then no head of it stays registered.
+    """
+    from stau_rl.heads import HEADS
+    from stau_rl.plugin.plugin_head import PluginHead, forget
+
+    file = Path(path).resolve()
+    try:
+        text = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"plug-in {path}: {error.strerror or error}") from None
+    digest = hashlib.sha256(text).hexdigest()
+    before = set(HEADS)
+    module_name = f"stau_rl_plugin_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
+    module = ModuleType(module_name)
+    module.__dict__.update({"__file__": str(file), _HASH: digest})
+    old = sys.modules.get(module_name)
+    sys.modules[module_name] = module
+    try:
+        exec(compile(text, str(file), "exec"), module.__dict__)
+        ours = [
+            head.name
+            for head in HEADS.values()
+            if issubclass(head, PluginHead) and (head.plugin.file, head.plugin.sha256) == (str(file), digest)
+        ]
+        if not ours:
+            raise ValueError("it registers no head; decorate a function with stau_rl.plugin.head")
+    except (Exception, SystemExit) as error:
+        for added in [name for name in HEADS if name not in before and issubclass(HEADS[name], PluginHead)]:
+            forget(added)
+        del sys.modules[module_name]
+        if old is not None:
+            sys.modules[module_name] = old
+        raise ValueError(f"plug-in {path}: {_reason(error, str(file))}") from error
+    return ours
+
+
+def load_plugins(paths: Sequence[str | Path]) -> None:
+    """Run several plug-in files; errors as in `load_plugin`."""
+    for path in paths:
+        load_plugin(path)
+
+
+def _reason(error: BaseException, file: str) -> str:
+    """What went wrong, and the last line of the file it went through."""
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f"line {error.lineno}: SyntaxError: {error.msg}"
+    lines = []
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    where = f"line {lines[-1]}: " if lines else ""
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    return f"{where}{kind}{error}"

@@ -1,0 +1,1 @@
+"""Attention heads trained and asked for recall, silence and length."""

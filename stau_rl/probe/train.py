@@ -1,0 +1,101 @@
+"""Training of probe models: the recipe, all models of a call side by side.
+
+Adam(0.9, 0.99), no weight decay, learning rate warmed up linearly and then taken to 0 along a cosine; fresh items at
+every step, the same for all normalisers of a seed. The loss is the mean cross-entropy of the answers.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from stau_rl.agents.attention.attention import Attended
+from stau_rl.envs.tasks.task import Batch, Task
+from stau_rl.probe.model import ProbeModels
+
+# Items from here on are for evaluation; training never gets there.
+EVALUATION = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How models are trained.
+
+    Attributes:
+        steps: optimiser steps.
+        batch: items per step and model.
+        rate: peak learning rate.
+        warm_up: steps to the peak.
+    """
+
+    steps: int = 1000
+    batch: int = 128
+    rate: float = 2e-3
+    warm_up: int = 100
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of step 0, 1, ..., steps - 1."""
+        if step < self.warm_up:
+            return self.rate * (step + 1) / self.warm_up
+        return self.rate * 0.5 * (1 + math.cos(math.pi * (step - self.warm_up) / max(1, self.steps - self.warm_up)))
+
+
+def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | None = None) -> Tensor:
+    """Train models in place.
+
+    Args:
+        models: the models.
+        recipe: how.
+        report: called with the number of finished steps, now and then.
+
+    Returns:
+        Dead-row share of the first batch, before any step and after calibration: [models].
+    """
+    calibrate(models, recipe)
+    optimiser = torch.optim.Adam(models.trained(), lr=recipe.rate, betas=(0.9, 0.99), fused=True)
+    dead = torch.zeros(len(models.specs) * len(models.seeds), device=models.device)
+    for step in range(recipe.steps):
+        batch = items(models, models.task, step * recipe.batch, recipe.batch)
+        logits, seen = models.forward(batch)
+        if step == 0:
+            dead = (seen.mass.detach() < 1e-6).float().mean((1, 2))
+        target = batch.target.repeat(len(models.specs), 1, 1)
+        # A sum over models of means over items: no model's gradient depends on how many others there are.
+        loss = cross_entropy(logits.flatten(0, 2), target.flatten(), reduction="sum") / target[0].numel()
+        optimiser.param_groups[0]["lr"] = recipe.rate_at(step)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        optimiser.step()
+        if report is not None and (step % 50 == 49 or step == recipe.steps - 1):
+            report(step + 1)
+    return dead
+
+
+def items(models: ProbeModels, task: Task, first: int, count: int) -> Batch:
+    """Items first, ..., first + count - 1 of a task, for every seed of the models: [seeds, count, ...]."""
+    index = torch.arange(first, first + count, device=models.device).expand(len(models.seeds), -1)
+    return task.items(models.seed_column, index)
+
+
+@torch.no_grad()
+def calibrate(models: ProbeModels, recipe: Recipe) -> None:
+    """Set what the specs say is set by the first batch's scores, layer by layer as the inputs of the next depend on it.
+
+    Args:
+        models: the models, changed in place.
+        recipe: for the size of the batch.
+    """
+    if all(spec.calibrate == "none" for spec in models.specs):
+        return
+    if models.shape.layers != 1:
+        raise ValueError(f"a calibrated attention head needs models of one layer, got {models.shape.layers}")
+    _, seen = models.forward(items(models, models.task, 0, recipe.batch))
+    start = 0
+    for group in models.groups[0]:
+        mine = slice(start, start + group.models)
+        start += group.models
+        scores, mask = (part[mine, :, None] for part in (seen.scores, seen.mask))
+        group.calibrate(Attended(scores, scores, scores, scores, mask))

@@ -1,0 +1,1 @@
+"""Families of policies compared fairly: raw, equally sharp, tuned, and swept."""

@@ -1,0 +1,183 @@
+"""A family of policies that a study compares: a text with one parameter to tune.
+
+Three kinds of text name a family:
+
+- `centred_ucb | s_tau(tau=5)`: the head's sharpness parameter is tuned, and the text as given is its raw member;
+- `centred_ucb | softmax(beta={x})`: whatever stands for `{x}` is tuned, and x = 1 is its raw member;
+- `thompson`, `ucb | argmax` and whatever else has no number to tune: it takes part as it is.
+"""
+
+import ast
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from stau_rl.agents.bandit import SCORES, Pipe, parse_policy
+from stau_rl.heads import Head
+from stau_rl.spec.grammar import SpecError
+
+PLACEHOLDER = "{x}"
+# A number that no text holds by chance, to find {x} again in a printed policy.
+SENTINEL = 1.2345678987654321
+# Digits kept of a parameter in a policy's text, so that tables stay readable.
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family.
+
+    Attributes:
+        text: as described above.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        """Check that the raw member is a policy."""
+        _ = self.raw
+
+    @property
+    def raw(self) -> str:
+        """Text of the member that stands for the family untouched."""
+        return str(parse_policy(self.text.replace(PLACEHOLDER, "1")))
+
+    @property
+    def canonical(self) -> str:
+        """The text in the spelling that policies have when they are printed, with {x} left in place."""
+        try:
+            text = str(parse_policy(self.text.replace(PLACEHOLDER, repr(SENTINEL))))
+        except ValueError:
+            text = ""
+        if text.count(repr(SENTINEL)) == self.text.count(PLACEHOLDER):
+            return text.replace(repr(SENTINEL), PLACEHOLDER)
+        # {x} stands in an expression that parsing computes, or where that number is not legal: only blanks are settled.
+        word = "x" + repr(SENTINEL).replace(".", "")
+        tree = ast.parse(self.text.strip().replace(PLACEHOLDER, word), mode="eval")
+        return ast.unparse(tree).replace(word, PLACEHOLDER)
+
+    @property
+    def templated(self) -> bool:
+        """The text names the place of its parameter."""
+        return PLACEHOLDER in self.text
+
+    @property
+    def shown(self) -> str:
+        """What stands after the score, or the whole text where there is no score."""
+        return self.text.split("|", 1)[-1].strip()
+
+    @property
+    def name(self) -> str:
+        """The head's name, or the policy's."""
+        return self.shown.split("(", 1)[0].strip()
+
+    @property
+    def head(self) -> Head | None:
+        """Head of the raw member, if it has one whose sharpness is a number."""
+        policy = parse_policy(self.raw)
+        head = getattr(policy, "head", None)
+        if not isinstance(policy, Pipe) or not isinstance(head, Head) or head.sharpness is None:
+            return None
+        # A head that changes with the step is no family by itself; {x} in its schedule makes it one.
+        return None if head.schedules else head
+
+    @property
+    def tunable(self) -> bool:
+        """There is a parameter to tune."""
+        return self.templated or self.head is not None
+
+    def member(self, slope: float) -> str:
+        """Text of the member whose head has this slope d log f / ds where its scores lie.
+
+        That is at score 0, or at the score's offset if it has one: so a grid of slopes is as sharp for every head,
+        wherever an offset moves the scores. A head that is not smooth at 0, and a template whose slope is no number,
+        are addressed by their parameter.
+
+        Raises:
+            ValueError: the family has nothing to tune, or its parameter cannot take the value.
+        """
+        if not self.tunable:
+            raise ValueError(f"{self.text!r} has no parameter to tune")
+        value = float(f"{slope / self._unit():.{DIGITS}g}")
+        if self.templated:
+            return str(parse_policy(self.text.replace(PLACEHOLDER, repr(value))))
+        policy: Any = parse_policy(self.raw)
+        head: Any = policy.head
+        return str(replace(policy, head=replace(head, **{head.sharpness: value})))
+
+    def slope(self, policy: str) -> float:
+        """Slope of a member's head as in `member`, its parameter where there is no slope; nan if it has neither."""
+        parsed = parse_policy(policy)
+        head = getattr(parsed, "head", None)
+        if not isinstance(head, Head) or head.sharpness is None or head.schedules:
+            return float("nan")
+        return _local_slope(head, parsed) if head.smooth_at_zero else float(getattr(head, head.sharpness))
+
+    def grid(self, low: float, high: float, points: int) -> list[float]:
+        """Log-spaced slopes between two ends, from the smallest legal one where `low` is not legal.
+
+        Families get the same number of points, and the same range unless their parameter forbids its lower end.
+        """
+        start = low if self._legal(low) else self._smallest_legal(low, high)
+        return np.geomspace(start, high, points).tolist()
+
+    def _unit(self) -> float:
+        """Slope when the parameter is 1."""
+        policy: Any = parse_policy(self.text.replace(PLACEHOLDER, "1")) if self.templated else parse_policy(self.raw)
+        head = getattr(policy, "head", None)
+        if not isinstance(head, Head) or not head.smooth_at_zero or head.schedules:
+            return 1.0
+        if self.templated:
+            return _local_slope(head, policy) or 1.0
+        one: Any = replace(head, **{str(head.sharpness): 1.0})  # type: ignore[type-var]
+        return _local_slope(one, policy)
+
+    def _legal(self, slope: float) -> bool:
+        try:
+            self.member(slope)
+        except ValueError:
+            return False
+        return True
+
+    def _smallest_legal(self, low: float, high: float) -> float:
+        if not self._legal(high):
+            raise ValueError(f"{self.text!r} has no member with a slope between {low:g} and {high:g}")
+        for _ in range(60):
+            middle = (low * high) ** 0.5
+            low, high = (low, middle) if self._legal(middle) else (middle, high)
+        return high
+
+
+def _local_slope(head: Head, policy: Any) -> float:
+    """d log f / ds at the offset of the policy's scores, about which centred scores lie."""
+    offset = float(getattr(getattr(policy, "score", None), "offset", 0.0))
+    return float(head.slope(torch.tensor([offset], dtype=torch.float64)))
+
+
+def change_score(text: str, **changes: Any) -> str:
+    """A family's text with arguments of its score changed; the head's text stays as it is.
+
+    Args:
+        text: the family's text, `score | head`.
+        **changes: arguments of the score; `name` swaps the score itself for another that has the same arguments.
+
+    Raises:
+        ValueError: the text has no score, or the score has no such argument.
+    """
+    score_text, bar, head_text = text.partition("|")
+    if not bar:
+        raise SpecError(f"{text!r} has no score to change; it should read score | head")
+    score: Any = SCORES.parse(score_text)
+    name = changes.pop("name", score.name)
+    if name != score.name:
+        other: Any = SCORES[name]
+        arguments = [field.name for field in fields(score)]
+        if arguments != [field.name for field in fields(other)]:
+            raise SpecError(f"score {score.name!r} cannot become {name!r}, which has other arguments")
+        score = SCORES[name](**{argument: getattr(score, argument) for argument in arguments})
+    unknown = [field for field in changes if not hasattr(score, field)]
+    if unknown:
+        raise SpecError(f"score {score.name!r} has no argument {unknown[0]!r}")
+    return f"{replace(score, **changes)} | {head_text.strip()}"

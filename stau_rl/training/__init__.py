@@ -1,0 +1,1 @@
+"""A policy-gradient agent on several seeds, in a folder that goes on after an interruption."""

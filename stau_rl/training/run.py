@@ -1,0 +1,96 @@
+"""One training run of a policy-gradient agent: played, kept at every point of its curve, and scored."""
+
+import io
+import json
+import math
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stau_rl.agents.policy_gradient.rl_agents import agent_class
+from stau_rl.files.whole import whole_file
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What decides every number of a run.
+
+    Attributes:
+        agent: name of the agent.
+        settings: its settings, by name, JSON-able.
+        seed: in [0, 2^64).
+    """
+
+    agent: str
+    settings: dict[str, Any]
+    seed: int
+
+    def make(self) -> Any:
+        """The agent, before its first step; a ValueError for illegal settings."""
+        kind: Any = agent_class(self.agent)
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.settings.items()}
+        return kind(kind.Settings(**values), self.seed)
+
+
+WHOLE = {"settings", "seed", "sampled", "deterministic", "curve"}
+"""What the result of a finished run has."""
+
+
+def play_run(
+    run: RunSpec, checkpoint: Path | None = None, report: Callable[[int], None] | None = None
+) -> tuple[dict[str, Any], float]:
+    """Play a run to its end, from its checkpoint if there is one, and evaluate it.
+
+    Args:
+        run: what to play.
+        checkpoint: file to keep the state in after every segment, written whole; removed by nobody.
+        report: called with the steps done so far; what it raises stops the run, and finished segments are kept.
+
+    Returns:
+        The result, JSON-able: `sampled` and `deterministic` (mean returns of the final evaluations), their lowest
+        and highest episode, and `curve`, the rows of `Agent.play_segment`. And the seconds this call took.
+    """
+    begun = time.perf_counter()
+    agent = run.make()
+    if checkpoint is not None and (kept := _read(checkpoint)) is not None:
+        agent.load(kept)
+    while not agent.finished:
+        agent.play_segment(report)
+        if checkpoint is not None:
+            with whole_file(checkpoint) as temporary:
+                torch.save(agent.state(), temporary)
+    result: dict[str, Any] = {"agent": run.agent, "settings": run.settings, "seed": run.seed}
+    for kind in ("sampled", "deterministic"):
+        returns = agent.evaluate(agent.settings.episodes, deterministic=kind == "deterministic")
+        result |= {kind: float(returns.mean()), f"{kind}_low": float(returns.min())}
+        result |= {f"{kind}_high": float(returns.max())}
+    result["curve"] = [{name: _plain(value) for name, value in row.items()} for row in agent.curve]
+    return result, time.perf_counter() - begun
+
+
+def _plain(value: float) -> float | None:
+    """JSON has no nan."""
+    return None if math.isnan(value) else value
+
+
+def _read(checkpoint: Path) -> dict[str, Any] | None:
+    """A kept state; None where there is none or it is damaged."""
+    try:
+        content = checkpoint.read_bytes()
+        return torch.load(io.BytesIO(content), weights_only=True)
+    except (FileNotFoundError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError):
+        return None
+
+
+def read_result(path: Path) -> dict[str, Any] | None:
+    """The kept result of a finished run; None if it is not there or not whole."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    return kept if isinstance(kept, dict) and kept.keys() >= WHOLE else None
