@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from stau_rl.gym_hook import register_when_loaded
+from stau_rl.moved import say_where
 
 __version__ = "0.1.0"
 
@@ -54,3 +55,4 @@ def __dir__() -> list[str]:
 
 
 register_when_loaded()
+say_where()

@@ -1,7 +1,6 @@
 """Counts on the command line: 1e4 is ten thousand for every option that counts; 1.5 is a mistake that names the fix."""
 
 from argparse import ArgumentTypeError
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from stau_rl.cli.rl_study import RLStudy
 from stau_rl.cli.speed import Speed
 from stau_rl.cli.study import Study
 from stau_rl.cli.train import Train
-from stau_rl.plateau import play as plateau
 from stau_rl.terminal.counts import whole_number
 
 COUNTS = [
@@ -71,12 +69,3 @@ def test_every_count_refuses_a_fraction(command: str, name: str, text: str, caps
     assert stop.value.code == 2
     error = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert f"Error parsing {option}: must be a whole number such as 10000 or 1e4, got '{text}'" in error
-
-
-def test_without_tyro_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with pytest.raises(SystemExit):
-        plateau.main(["--updates", "1e-3"])
-    assert "argument --updates: must be a whole number such as 10000 or 1e4, got '1e-3'" in capsys.readouterr().err
-    small = ["--head", "softmax", "--arms", "3", "--start", "uniform", "--gradient", "exact", "--step-size", "0.4"]
-    plateau.main([*small, "--updates", "2e1", "--draws", "4", "--tuning-draws", "4", "--out", str(tmp_path / "run")])
-    assert "1 cells in" in capsys.readouterr().out

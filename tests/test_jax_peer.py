@@ -53,7 +53,8 @@ def test_mean_regret_of_softmax_is_exact(layout):
 
 def test_a_game_started_is_the_game_simulated():
     pytest.importorskip("jax")
-    from stau_rl.speed.jax_scan import Settings, simulate, start
+    from stau_rl.speed.jax_scan import simulate, start
+    from stau_rl.speed.jax_settings import Settings
 
     settings = Settings(chunk=64)
     for found, expected in zip(

@@ -16,7 +16,6 @@ from stau_rl.files.finished import TIMING
 from stau_rl.plugin.plugin_head import forget
 from stau_rl.probe import plan as probe_plan
 from stau_rl.probe.choose import chosen
-from stau_rl.probe.choose import main as plain_main
 from stau_rl.probe.folder import COLUMNS, GROUPS, SUMMARY, TABLE, read_probe
 from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import Setting, plan
@@ -219,7 +218,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
         main(["probe", "--task", "silence", "--device", "cpu", "--out", str(out)])
     assert "pass --resume" in capsys.readouterr().err
     monkeypatch.setattr("stau_rl.terminal.progress.EVERY", 0.0)
-    plain_main(["--device", "cpu", "--out", str(out), "--resume"])
+    main(["probe", "--device", "cpu", "--out", str(out), "--resume"])
     assert "100 %, 3/3 passkey(places=4): softmax" in capsys.readouterr().err
 
 
@@ -232,7 +231,7 @@ def test_a_stop_says_how_to_go_on(
 
     monkeypatch.setattr("stau_rl.probe.run.train_group", stop)
     with pytest.raises(SystemExit, match="130"):
-        plain_main(["--device", "cpu", "--out", str(tmp_path / "run")])
+        main(["probe", "--device", "cpu", "--out", str(tmp_path / "run")])
     assert "finished groups are kept: repeat the command with --resume" in capsys.readouterr().err
 
 
@@ -246,7 +245,7 @@ def test_a_head_of_ones_own(tmp_path: Path) -> None:
     out = tmp_path / "run"
     own = ["--plugin", str(file), "--normaliser", "attention(head=cubic_probe, fir_taps=3)"]
     try:
-        plain_main([*own, "--task", "silence", "--device", "cpu", "--out", str(out)])
+        main(["probe", *own, "--task", "silence", "--device", "cpu", "--out", str(out)])
     finally:
         forget("cubic_probe")
     rows = read_probe(out / TABLE)

@@ -11,7 +11,8 @@ from matplotlib.lines import Line2D
 from numpy.testing import assert_allclose, assert_array_equal
 
 from result_cases import POLICIES, make_result
-from stau_rl.regret.plot import BOUND_LABEL, COLOURS, DASHES, plot_regret, save_figure
+from stau_rl.figures.palette import COLOURS, DASHES
+from stau_rl.regret.plot import BOUND_LABEL, plot_regret, save_figure
 from stau_rl.regret.result import RegretResult
 
 

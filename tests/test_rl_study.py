@@ -248,14 +248,3 @@ def test_families_are_played_once_and_have_names_of_their_own():
     assert near.name == "escort(p={x}) + 1.0000001"
     with pytest.raises(ValueError, match="two families are called"):
         distinct([ESCORT, Family("escort(p={x})", 1 + 1e-15)])
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--processes", "0"], ["--out", "/dev/null", "--task", "ppo-cartpole", "--shorter", "1000"]]
-)
-def test_the_module_tells_mistakes_in_a_line(arguments, capsys, tmp_path):
-    with pytest.raises(SystemExit) as stop:
-        rl_study.main(["--out", str(tmp_path / "o"), *arguments])
-    assert stop.value.code == 2
-    assert "error: " in capsys.readouterr().err.splitlines()[-1]
-    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lowest first. A room imports from lower floors, and from itself.
 FLOORS = (
-    {"spec", "files", "machine", "terminal"},
+    {"spec", "files", "figures", "machine", "terminal"},
     {"heads"},
     {"kernels", "calibration", "statistics"},
     {"nn", "plugin", "envs"},

@@ -164,17 +164,11 @@ def bind_head(head: Any, horizon: int) -> BoundHead:
 
     Raises:
         EngineError: the head has no device code here.
-        ValueError: the device code of a plug-in head contradicts the head.
     """
     name = head.name
     if name not in DEVICE_HEADS:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
         raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
-    if DEVICE_HEADS[name].origin != "":
-        # It imports this module.
-        from stau_rl.kernels.cpu.plugin import check_plugin
-
-        check_plugin(head, DEVICE_HEADS[name], horizon)
     parameters = Parameters.of(head)
     if name == "s_tau" and parameters.extent(1, horizon)[0] < TINY_EPS:
         if parameters.schedules[1] is not None:

@@ -7,6 +7,7 @@ from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise
 from stau_rl.kernels.cpu.codegen import Specialisation
 from stau_rl.kernels.cpu.heads import BoundHead, bind_head
 from stau_rl.kernels.cpu.lanes import WIDTH
+from stau_rl.kernels.cpu.plugin import check_plugin
 from stau_rl.kernels.head_parameters import NONE, Parameters
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
@@ -44,6 +45,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
 
     Raises:
         EngineError: the policy, its score or its head has no compiled form.
+        ValueError: the device code of a plug-in head contradicts the head.
     """
     check_float32(policy, arms)
     c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
@@ -60,7 +62,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
         else:
-            bound = bind_head(policy.head, horizon)
+            bound = _bound(policy.head, horizon)
             offset = float(getattr(policy.score, "offset", 0.0))
             flags |= {"SINGLE", kind} | ({"OFFSET"} if offset else set())
     elif policy.name == "random":
@@ -77,7 +79,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             prior_precision, noise = root**-2, noise_precision(policy.sigma, arms)
             flags |= {"POSTERIOR", "HAS_MEAN", "HAS_ROOT"}
     elif policy.name == "gradient_bandit":
-        bound = bind_head(policy.head, horizon)
+        bound = _bound(policy.head, horizon)
         if bound.device is None or bound.device.slope is None:
             raise EngineError(f"the numba engine has no slope of head {policy.head.name!r}; engine='torch' runs it")
         alpha, preference = float(policy.alpha), float(policy.head.name == "escort")
@@ -97,6 +99,14 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     head = bound.parameters
     parameters = (head.p, head.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
     return Plan(spec, parameters, mean, root, preference, cost, head)
+
+
+def _bound(head: Any, horizon: int) -> BoundHead:
+    """The head's device code and parameters; a plug-in's code is compared with the head first."""
+    bound = bind_head(head, horizon)
+    if bound.device is not None and bound.device.origin != "":
+        check_plugin(head, bound.device, horizon)
+    return bound
 
 
 def _specialisation(

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
+from stau_rl.cli.options import PositionalPath
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ class Analyse:
     Example: stau-rl analyse scores.npz --causal
     """
 
-    file: Annotated[Path, tyro.conf.Positional]
+    file: PositionalPath
     """The .npz file."""
     key: str | None = None
     """Name of the array of scores. Default: scores, or the only one."""

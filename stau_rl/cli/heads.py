@@ -2,10 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import tyro
+from stau_rl.cli.options import Paths, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,9 +21,9 @@ class Heads:
 
     scores: str | None = None
     """Scores, separated by commas. Write --scores=-1,2 if the first is negative."""
-    head: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    head: Texts = ()
     """With --scores: a head such as "softmax(beta=4)"; repeat it. Default: every head with its default parameters."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
 
     after_stop = ""

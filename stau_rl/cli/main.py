@@ -4,8 +4,14 @@ import atexit
 import gc
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 MISUSE, STOPPED = 2, 130
+PROGRAM = "stau-rl"
+DESCRIPTION = (
+    "How should a vector of scores become a decision? Swap that step and measure what changes. "
+    "stau-rl --version says which version this is."
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,12 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str], shared: bool) -> None:
-    import tyro
-
     # All files are closed by then; a last search of a million objects for cycles would take half a second.
     atexit.register(gc.freeze)
     from stau_rl.cli.analyse import Analyse
     from stau_rl.cli.heads import Calibrate, Heads
+    from stau_rl.cli.options import HAS_TYRO
+    from stau_rl.cli.plain import read_command
     from stau_rl.cli.plateau import Plateau
     from stau_rl.cli.probe import Probe
     from stau_rl.cli.regret import Regret
@@ -37,24 +43,24 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
 
         print(f"stau-rl {__version__}")
         return
-    command = tyro.extras.subcommand_cli_from_dict(
-        {
-            "regret": Regret,
-            "study": Study,
-            "plateau": Plateau,
-            "probe": Probe,
-            "heads": Heads,
-            "calibrate": Calibrate,
-            "analyse": Analyse,
-            "speed": Speed,
-            "train": Train,
-            "rl-study": RLStudy,
-        },
-        prog="stau-rl",
-        description="How should a vector of scores become a decision? Swap that step and measure what changes. "
-        "stau-rl --version says which version this is.",
-        args=arguments,
-    )
+    commands: dict[str, Any] = {
+        "regret": Regret,
+        "study": Study,
+        "plateau": Plateau,
+        "probe": Probe,
+        "heads": Heads,
+        "calibrate": Calibrate,
+        "analyse": Analyse,
+        "speed": Speed,
+        "train": Train,
+        "rl-study": RLStudy,
+    }
+    if HAS_TYRO:
+        import tyro
+
+        command = tyro.extras.subcommand_cli_from_dict(commands, prog=PROGRAM, description=DESCRIPTION, args=arguments)
+    else:
+        command = read_command(commands, PROGRAM, DESCRIPTION, arguments)
     try:
         if shared and not isinstance(command, Regret):
             raise ValueError("only stau-rl regret shares its work among processes; run the others without torchrun")

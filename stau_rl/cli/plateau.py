@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from stau_rl.cli.counts import Count
+from stau_rl.cli.options import Count, Numbers, Paths, RepeatedCounts, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -23,16 +20,16 @@ class Plateau(Resumable):
     Example: stau-rl plateau --arms 10 --start "each(p=0.01)" --gradient exact --head softmax --head "s_tau(tau=3)"
     """
 
-    head: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    head: Texts = ()
     """A head; repeat it. Default: softmax, escort, s_tau fixed, learned, and learned with each remedy."""
-    arms: Annotated[tuple[Count, ...], tyro.conf.UseAppendAction] = ()
+    arms: RepeatedCounts = ()
     """A number of arms; repeat it. Default: 10 and 100."""
-    start: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    start: Texts = ()
     """uniform, each(p=0.01) (every arm but the second best has p) or shared(p=0.01) (the best has p, those below the
     second best p together); repeat it. Default: uniform, and both at 0.01 and 0.001."""
-    gradient: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    gradient: Texts = ()
     """exact, sampled (one pull per update, baseline V) or sampled_no_baseline; repeat it. Default: the first two."""
-    step_size: Annotated[tuple[float, ...], tyro.conf.UseAppendAction] = ()
+    step_size: Numbers = ()
     """A step size of the grid, for all heads; repeat it. Default: eleven, 0.4 times powers of the root of 10."""
     updates: Count = 20_000
     """Updates per policy."""
@@ -46,7 +43,7 @@ class Plateau(Resumable):
     """The benchmark's seed, in [0, 2^62); tuning draws from another one, derived from it."""
     device: str = "cpu"
     """cpu or cuda."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it. It is run, so name only files that you trust."""
     out: Path | None = None
     """Folder of the benchmark. Default: runs/plateau-DATE-TIME."""

@@ -3,11 +3,9 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
-from stau_rl.cli.counts import OptionalCount
+from stau_rl.cli.options import OptionalCount, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -23,9 +21,9 @@ class Probe(Resumable):
 
     size: Literal["small", "full"] = "small"
     """What is trained: small takes minutes on two cores, full minutes on a large GPU."""
-    task: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    task: Texts = ()
     """A part of the plan such as silence or length, or a task such as "recall(distractor_ratio=0.5)"; repeat it."""
-    normaliser: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    normaliser: Texts = ()
     """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
     seeds: OptionalCount = None
     """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
@@ -34,7 +32,7 @@ class Probe(Resumable):
     processes: OptionalCount = None
     """Groups of models trained at a time, each in a process of one thread. Default: 1 on the CPU; on a GPU half the
     cores, at most 8."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     out: Path | None = None
     """Folder of the probe. Default: runs/probe-DATE-TIME."""

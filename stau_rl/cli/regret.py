@@ -5,11 +5,9 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from stau_rl.cli.counts import Count
+from stau_rl.cli.options import Count, Paths, Texts
 
 if TYPE_CHECKING:
     from stau_rl.envs.arms import Arms
@@ -45,10 +43,10 @@ class Regret:
     """With --rewards: the column that names the arm."""
     reward: str | None = None
     """With --rewards: the column that holds the reward."""
-    policy: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    policy: Texts = ()
     """A policy, "score | head" or a name such as thompson; repeat it. Default: the headline's nine policies.
     A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
     horizon: Count = 10_000
     """Steps per instance."""

@@ -4,11 +4,8 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from stau_rl.cli.counts import Count, OptionalCount
+from stau_rl.cli.options import Count, OptionalCount, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -23,10 +20,10 @@ class RLStudy(Resumable):
     Example: stau-rl rl-study --task ppo-cartpole --family "softmax(beta={x})" --family "escort(p={x}) + 1"
     """
 
-    task: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    task: Texts = ()
     """ppo-cartpole, ppo-acrobot, a2c-cartpole, reinforce-cartpole or ppo-lunarlander (extra rl); repeat it.
     Default: all."""
-    family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    family: Texts = ()
     """A head with {x} for the sharpness that is tuned, and + NUMBER for the initial scores if they are not 0; repeat
     it. The first is the reference. Without {x} there are as many points, all of them learning rates, and no control.
     Default: softmax, s_tau, s_tau + 1, escort + 1."""
@@ -38,7 +35,7 @@ class RLStudy(Resumable):
     """Divides the steps of every task, to try it out."""
     plan: bool = False
     """Only say what would be played, a line per task and family."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     processes: OptionalCount = None
     """Runs at a time, of one thread each. Default: one per core."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stau_rl.cli.counts import Count, Counts
+from stau_rl.cli.options import Count, Counts
 
 if TYPE_CHECKING:
     import pandas as pd

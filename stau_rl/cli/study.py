@@ -3,11 +3,9 @@
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
-from stau_rl.cli.counts import Count
+from stau_rl.cli.options import Count, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -22,9 +20,9 @@ class Study(Resumable):
     Example: stau-rl study --family "ucb | softmax" --family "ucb | escort" --arms "gaussian(k=10)" --sweep c
     """
 
-    family: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    family: Texts = ()
     """A family; repeat it. Default: softmax(beta=1) and s_tau(tau=5) on centred_ucb(c=0.25)."""
-    arms: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    arms: Texts = ()
     """Arms; repeat it. Default: bernoulli(k=10) and gaussian(k=10)."""
     horizon: Count = 10_000
     """Steps per instance."""
@@ -34,13 +32,13 @@ class Study(Resumable):
     """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""
     size: Literal["small", "full"] = "small"
     """Points of the grids and work per policy."""
-    sweep: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    sweep: Texts = ()
     """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all that apply."""
     engine: str = "auto"
     """What plays the policies: auto, triton, numba or torch, or several such as triton,numba, the preferred first."""
     device: str = "auto"
     """Where: cpu, cuda, cuda:N, or auto."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     out: Path | None = None
     """Folder of the study. Default: runs/study-DATE-TIME."""

@@ -4,11 +4,8 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from stau_rl.cli.counts import Count, OptionalCount
+from stau_rl.cli.options import Count, OptionalCount, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -40,9 +37,9 @@ class Train(Resumable):
     """How many seeds."""
     first_seed: int = 0
     """The first of them."""
-    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    set: Texts = ()
     """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3 or learn=tau; repeat it."""
-    plugin: Annotated[tuple[Path, ...], tyro.conf.UseAppendAction] = ()
+    plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     processes: OptionalCount = None
     """Seeds trained at a time. Default: one per core."""

@@ -82,7 +82,7 @@ def keep_seconds(folder: Path, name: str, seconds: float) -> None:
     write_json(folder / TIMING, {**read_timing(folder), name: round(seconds, 2)})
 
 
-def write_table(path: Path, rows: pd.DataFrame, digits: int) -> None:
+def write_table(path: Path, rows: pd.DataFrame, digits: int = 10) -> None:
     """Write rows as CSV, whole or not at all; numbers keep so many digits."""
     with whole_file(path) as temporary:
         rows.to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")

@@ -20,7 +20,7 @@ from torch.distributions import Categorical, Distribution, constraints, register
 from stau_rl.heads import Head, parse_head
 from stau_rl.heads.normalise import check_scores
 from stau_rl.kernels.gpu.fused_head import head_log_weights
-from stau_rl.nn.head_module import HeadModule
+from stau_rl.nn.learned import LearnedHead
 
 
 class HeadCategorical(Distribution):
@@ -56,12 +56,12 @@ class HeadCategorical(Distribution):
     def __init__(
         self,
         scores: Tensor,
-        head: str | Head | HeadModule = "softmax",
+        head: str | Head | LearnedHead = "softmax",
         mask: Tensor | None = None,
         validate_args: bool | None = None,
     ) -> None:
         self.head = parse_head(head) if isinstance(head, str) else head
-        rule = self.head.head if isinstance(self.head, HeadModule) else self.head
+        rule = self.head.head if isinstance(self.head, LearnedHead) else self.head
         validate = (self._validate_args if validate_args is None else validate_args) and not (
             torch.compiler.is_compiling()
         )
@@ -69,7 +69,7 @@ class HeadCategorical(Distribution):
         if validate:
             _check_rows(scores, mask, rule.finite_only)
         self.scores, self.mask = scores, mask
-        if isinstance(self.head, HeadModule):
+        if isinstance(self.head, LearnedHead):
             log_weights = self.head.unchecked(scores, mask)
         else:
             log_weights = head_log_weights(rule, scores, mask)

@@ -11,7 +11,6 @@ tensor([[0.0103, 0.0000, 0.9860, 0.0036]])
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,11 +18,8 @@ from torch import Tensor
 from stau_rl.heads import Head
 from stau_rl.heads.normalise import check_scores
 from stau_rl.heads.s_tau import EPS
-from stau_rl.kernels.gpu.fused_head import head_log_weights
+from stau_rl.nn.categorical import HeadCategorical
 from stau_rl.nn.learned import LearnedHead
-
-if TYPE_CHECKING:
-    from stau_rl.nn.categorical import HeadCategorical
 
 
 class HeadModule(LearnedHead):
@@ -79,8 +75,7 @@ class HeadModule(LearnedHead):
 
     def unchecked(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """`forward` without looking at the values."""
-        working = torch.float64 if scores.dtype == torch.float64 else torch.float32
-        return head_log_weights(self.bound_head(working), self.shifted(scores), mask)
+        return super().unchecked(self.shifted(scores), mask)
 
     def shifted(self, scores: Tensor) -> Tensor:
         """The scores with the offset added, then float32 or float64."""
@@ -88,10 +83,8 @@ class HeadModule(LearnedHead):
             return scores
         return (scores if scores.dtype == torch.float64 else scores.float()) + self.score_offset
 
-    def distribution(self, scores: Tensor, mask: Tensor | None = None) -> "HeadCategorical":
+    def distribution(self, scores: Tensor, mask: Tensor | None = None) -> HeadCategorical:
         """The distribution over the entries; for a head of mass below 1, abstaining is its last outcome."""
-        from stau_rl.nn.categorical import HeadCategorical
-
         return HeadCategorical(scores, self, mask)
 
     def extra_repr(self) -> str:

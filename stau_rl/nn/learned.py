@@ -8,6 +8,7 @@ from torch.nn.functional import softplus
 
 from stau_rl.heads import Head, parse_head
 from stau_rl.heads.parameter import Range
+from stau_rl.kernels.gpu.fused_head import head_log_weights
 
 
 class LearnedHead(nn.Module):
@@ -82,6 +83,11 @@ class LearnedHead(nn.Module):
             return self.head
         values = {name: self.value(name).to(dtype) if dtype else self.value(name) for name in self.learn}
         return self.head.bind(**{name: value.unsqueeze(-1) if self.shape else value for name, value in values.items()})
+
+    def unchecked(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Log-weights [..., entries] along the last axis, float64 for float64 scores, else float32; values unseen."""
+        working = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        return head_log_weights(self.bound_head(working), scores, mask)
 
 
 def _raw(head: str, name: str, value: float, limits: Range) -> float:

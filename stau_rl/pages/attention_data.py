@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stau_rl.files.finished import TIMING
+from stau_rl.files.finished import TIMING, write_table
 from stau_rl.pages.paths import RESULTS
 from stau_rl.probe.folder import GROUPS, TABLE, read_probe
 from stau_rl.probe.metrics import METRICS
 from stau_rl.probe.summary import GOOD_HIGH
-from stau_rl.study.folder import write_rows
 
 ROWS, MAPS, MASSES, SECONDS = (f"attention_{name}.csv" for name in ("rows", "maps", "masses", "timing"))
 TAUS = "tau_star.csv"
@@ -47,7 +46,7 @@ def publish(folder: Path, results: Path = RESULTS, commit: str = "") -> None:
     timing = pd.DataFrame([{"seconds": round(seconds), "device": rows["device"].iloc[0]}])
     # All is read before anything is written.
     for name, table in ((ROWS, rows), (MAPS, pd.concat(maps)), (MASSES, masses), (SECONDS, timing)):
-        write_rows(results / name, table)
+        write_table(results / name, table)
 
 
 def _maps(folder: Path, kind: str, columns: tuple[str, ...]) -> Iterator[pd.DataFrame]:

@@ -10,10 +10,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS
 from stau_rl.pages.attention_claims import length_rows
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.probe.plot import draw_maps, draw_masses, save
-from stau_rl.regret.plot import COLOURS
 
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from stau_rl.files.finished import TIMING as SECONDS
-from stau_rl.files.finished import read_timing
+from stau_rl.files.finished import read_timing, write_table
 from stau_rl.files.whole import whole_file, write_json
 from stau_rl.machine.stamp import device
 from stau_rl.pages.claim_data import COMPARISONS, CURVES, TIMING, ClaimData
@@ -26,7 +26,7 @@ from stau_rl.pages.claim_notebook import notebook
 from stau_rl.pages.claim_settings import claim_settings
 from stau_rl.pages.claim_text import page
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS, ROOT
-from stau_rl.study.folder import SETTINGS, TABLE, read_rows, write_rows
+from stau_rl.study.folder import SETTINGS, TABLE, read_rows
 
 RUN = ROOT / "runs" / "claim"
 PAGE = DOCS / "claim.md"
@@ -83,7 +83,7 @@ def publish(folder: Path = RUN, results: Path = RESULTS) -> None:
     curves = rows["comparison"] == "curve"
     for name, part in ((CURVES, rows[curves]), (COMPARISONS, rows[~curves])):
         used = [column for column in part.columns if part[column].notna().any()]
-        write_rows(results / name, part[used])
+        write_table(results / name, part[used])
     played = set(rows["setting"])
     seconds = sum(took for name, took in read_timing(folder).items() if name.removesuffix(".csv")[-16:] in played)
     threads = int(os.environ.get("NUMBA_NUM_THREADS", os.cpu_count() or 1))

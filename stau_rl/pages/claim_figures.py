@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS
 from stau_rl.files.whole import whole_file
 from stau_rl.pages.claim_data import ClaimData
 from stau_rl.pages.claim_settings import ARMS, BONUSES, OFFSETS, SCALES
-from stau_rl.regret.plot import COLOURS
 from stau_rl.study.plot import curve_panel
 
 KINDS = {"raw": "as stated", "slope": "equally steep at 0", "entropy": "equal entropy", "tuned": "each at its best"}

@@ -11,8 +11,9 @@ from typing import Any
 
 import pandas as pd
 
+from stau_rl.files.finished import write_table
 from stau_rl.pages.paths import DOCS, RESULTS
-from stau_rl.plateau.folder import CURVES, FIGURE, TABLE, read_rows, write_rows
+from stau_rl.plateau.folder import CURVES, DIGITS, FIGURE, TABLE, read_rows
 from stau_rl.plateau.play import PUBLISHED_STEP
 from stau_rl.plateau.report import notes, share_text, steps_text
 
@@ -187,7 +188,7 @@ def publish(folder: Path | None, results: Path = RESULTS, docs: Path = DOCS) -> 
     if folder is not None:
         tables = {name: read_rows(folder / name) for name in (TABLE, CURVES)}
         for name, table in tables.items():
-            write_rows(results / name, table)
+            write_table(results / name, table, DIGITS)
     curves = read_rows(results / CURVES)
     few = (curves["arms"] == curves["arms"].min()) & ~curves["start"].str.startswith("shared")
     save_plateau(curves[few], docs / FIGURE)

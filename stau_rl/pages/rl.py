@@ -1,6 +1,6 @@
 """`python -m stau_rl.pages.rl` writes docs/rl.md, its figures and its notebook from the committed rows.
 
-`--publish DIR` first takes over the rows of a finished `stau-rl rl-study` or `python -m stau_rl.rl_study.play`.
+`--publish DIR` first takes over the rows of a finished `stau-rl rl-study`.
 """
 
 import argparse

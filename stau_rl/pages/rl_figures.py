@@ -7,8 +7,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS, DASHES
 from stau_rl.files.whole import whole_file
-from stau_rl.regret.plot import COLOURS, DASHES
 from stau_rl.rl_study.results import RLResults
 
 DPI = 80

@@ -1,4 +1,4 @@
-"""`python -m stau_rl.pages.speed` redraws docs/speed.png and the README's tables of speed from the committed rows.
+"""`python -m stau_rl.pages.speed` redraws docs/speed.png from the committed rows; `pages.readme` writes their tables.
 
 Of every device, engine, head and number of arms the last row counts.
 """
@@ -10,9 +10,9 @@ import matplotlib as mpl
 import pandas as pd
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS, DASHES
 from stau_rl.files.whole import whole_file
 from stau_rl.pages.paths import DOCS
-from stau_rl.regret.plot import COLOURS, DASHES
 from stau_rl.speed.players import PEERS_ARMS
 from stau_rl.speed.rows import PEERS, ROWS, compare, latest, read
 
@@ -104,14 +104,9 @@ def _number(value: float, form: str) -> str:
 
 def main() -> None:
     """Redraw."""
-    from stau_rl.pages.readme import README, rewrite
-
     with whole_file(FIGURE) as path:
         draw(read(ROWS), path)
-    text = README.read_text(encoding="utf-8")
-    with whole_file(README) as path:
-        path.write_text(rewrite(text), encoding="utf-8")
-    sys.stdout.write(f"{FIGURE.name} drawn, README.md's tables made anew from {ROWS.name}\n")
+    sys.stdout.write(f"{FIGURE.name} drawn from {ROWS.name}\n")
 
 
 if __name__ == "__main__":

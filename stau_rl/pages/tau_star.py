@@ -13,10 +13,10 @@ from torch import Tensor
 from stau_rl.agents.attention.attention_model import AttentionModels, ModelSettings
 from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.calibration.score_analysis import analyse
+from stau_rl.files.finished import write_table
 from stau_rl.heads import STau
 from stau_rl.pages.attention_data import TAUS
 from stau_rl.pages.paths import RESULTS
-from stau_rl.study.folder import write_rows
 
 SEEDS, STEPS, BATCH, CAPTURED = (0, 1, 2), 250, 64, 20
 HIGHEST, POINTS, ROUNDS = 12.0, 23, 4
@@ -110,7 +110,7 @@ def main() -> None:
     """Make the rows and print what they say."""
     scores, mask, _ = trained_scores()
     rows = study(scores, mask)
-    write_rows(RESULTS / TAUS, rows.round(6))
+    write_table(RESULTS / TAUS, rows.round(6))
     print(sentence(rows))
     print(f"{RESULTS / TAUS} written")
 

@@ -39,7 +39,7 @@ class PlateauFolder(FinishedFolder):
     def write(self, cell: Cell, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
         """Keep a cell's rows and how long they took; what is returned is what `read` will give."""
         keep_seconds(self.path, cell.file_name, seconds)
-        write_rows(self.path / CELLS / cell.file_name, rows)
+        write_table(self.path / CELLS / cell.file_name, rows, DIGITS)
         return read_rows(self.path / CELLS / cell.file_name)
 
     def finish(self, rows: pd.DataFrame) -> None:
@@ -50,17 +50,12 @@ class PlateauFolder(FinishedFolder):
 def write_tables(rows: pd.DataFrame, folder: Path) -> None:
     """Write `plateau.csv` and `plateau_curves.csv` into a folder."""
     curve = rows["kind"] == "curve"
-    write_rows(folder / TABLE, rows[~curve].drop(columns=["step", "gap_q10", "gap_q50", "gap_q90"]))
-    write_rows(folder / CURVES, rows.loc[curve, list(CURVE_COLUMNS)])
-
-
-def write_rows(path: Path, rows: pd.DataFrame) -> None:
-    """Write a table as CSV, whole or not at all."""
-    write_table(path, rows, DIGITS)
+    write_table(folder / TABLE, rows[~curve].drop(columns=["step", "gap_q10", "gap_q50", "gap_q90"]), DIGITS)
+    write_table(folder / CURVES, rows.loc[curve, list(CURVE_COLUMNS)], DIGITS)
 
 
 def read_rows(path: Path) -> pd.DataFrame:
-    """Read what `write_rows` wrote; texts stay texts where they look like numbers or are empty.
+    """Read the tables of a plateau's folder; texts stay texts where they look like numbers or are empty.
 
     Raises:
         FileNotFoundError: the file is not there.

@@ -4,8 +4,6 @@ A one-state problem with K arms and rewards uniform on [0, 1]; most of the initi
 arm. Every head starts from the same probabilities, follows the gradient with step sizes from one grid, and is measured
 at the one that was best for it on other draws of the rewards.
 
-`python -m stau_rl.plateau.play` is `stau-rl plateau` for machines without the command line's dependencies.
-
 Columns of the rows:
 
 - `kind`: `grid` (a step size, on the tuning draws) or `best` (the best step size, on the measured draws; `edge` says
@@ -17,9 +15,7 @@ Columns of the rows:
   order statistics; `inf` where half of the draws never are.
 """
 
-import argparse
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -36,7 +32,6 @@ from stau_rl.plateau.folder import FIGURE, PlateauFolder
 from stau_rl.plateau.methods import DEFAULT_METHODS, parse_method
 from stau_rl.plateau.start import draw_rewards, fits, initial_probabilities, initial_scores, parse_start
 from stau_rl.spec.grammar import suggest
-from stau_rl.terminal.counts import whole_number
 
 ARMS = (10, 100)
 STARTS = ("uniform", "each(p=0.01)", "each(p=0.001)", "shared(p=0.01)", "shared(p=0.001)")
@@ -201,39 +196,3 @@ def default_folder() -> Path:
 
 def _once(values: Iterable[Value]) -> list[Value]:
     return list(dict.fromkeys(values))
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the arguments with argparse and do it; exit code 2 and one line for a user's mistake."""
-    parser = argparse.ArgumentParser(prog="python -m stau_rl.plateau.play", description="The plateau benchmark.")
-    parser.add_argument("--head", action="append", default=[], help="a head, fixed(head, ...) or learned(head, ...)")
-    parser.add_argument("--arms", action="append", type=whole_number, default=[], help="number of arms; repeat it")
-    parser.add_argument("--start", action="append", default=[], help="uniform, each(p=0.01), shared(p=0.01)")
-    parser.add_argument("--gradient", action="append", default=[], help=", ".join(GRADIENTS))
-    parser.add_argument("--step-size", action="append", type=float, default=[], help="a point of the grid; repeat it")
-    for name, default in (("updates", UPDATES), ("draws", DRAWS), ("tuning-draws", TUNING_DRAWS), ("seed", 0)):
-        parser.add_argument(f"--{name}", type=whole_number, default=default)
-    parser.add_argument("--within", type=float, default=WITHIN)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path, default=None)
-    parser.add_argument("--resume", action="store_true")
-    given = parser.parse_args(arguments)
-    try:
-        if given.resume and given.out is None:
-            raise ValueError("--resume needs --out DIR, the folder of the benchmark to continue")
-        cells = plan_plateau(
-            given.head or DEFAULT_METHODS, given.arms or ARMS, given.start or None,
-            given.gradient or DEFAULT_GRADIENTS, given.step_size or STEP_SIZES, given.updates, given.within,
-            given.draws, given.tuning_draws, given.seed,
-        )  # fmt: skip
-        play_and_print(cells, given.out or default_folder(), given.resume, given.device)
-    except (OSError, ValueError) as error:
-        print(f"stau_rl.plateau.play: error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print("stopped; finished cells are kept: repeat the command with --out DIR --resume to go on", file=sys.stderr)
-        sys.exit(130)
-
-
-if __name__ == "__main__":
-    main()

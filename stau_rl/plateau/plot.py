@@ -8,8 +8,8 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS, DASHES
 from stau_rl.files.whole import whole_file
-from stau_rl.regret.plot import COLOURS, DASHES
 
 PANEL = (4.2, 3.4)
 FLOOR = 1e-6

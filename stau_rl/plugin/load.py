@@ -1,57 +1,14 @@
-"""Files of plug-ins: loading one, and telling one's code from another's."""
+"""Loading files of plug-ins."""
 
 import hashlib
-import inspect
-import marshal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-# In a module loaded from a file: the hash of the very bytes that were run.
-_HASH = "__plugin_sha256__"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where the code of a plug-in comes from; equal for equal code at the same place.
-
-    Attributes:
-        file: the file, or what Python calls the place if there is none.
-        line: the first line of the function in the file; 0 if there is no file.
-        sha256: hash of the whole file, or of the function where there is none.
-        module: name of the module that the file became, which may differ from import to import.
-    """
-
-    file: str
-    line: int
-    sha256: str
-    module: str = field(compare=False)
-
-    @property
-    def cache_key(self) -> str | None:
-        """What compiled code may be kept under; None where other code that it uses might change unseen.
-
-        Kept machine code looks its functions up by module, so the same text under another name is other code.
-        """
-        return f"{self.sha256} {self.file} {self.module}" if self.line else None
-
-
-def source_of(function: Callable[..., Any]) -> Source:
-    """Where a function comes from."""
-    code = function.__code__
-    path = Path(code.co_filename)
-    known = function.__globals__.get(_HASH)
-    if known is not None or path.is_file():
-        digest = known or hashlib.sha256(path.read_bytes()).hexdigest()
-        return Source(str(path.resolve()), code.co_firstlineno, digest, function.__module__)
-    try:
-        text = inspect.getsource(function).encode()
-    except OSError:
-        text = marshal.dumps(code)
-    return Source(f"<{function.__module__}>", 0, hashlib.sha256(text).hexdigest(), function.__module__)
+from stau_rl.heads import HEADS
+from stau_rl.plugin.plugin_head import PluginHead, forget
+from stau_rl.plugin.source import FILE_HASH
 
 
 def load_plugin(path: str | Path) -> list[str]:
@@ -67,9 +24,6 @@ def load_plugin(path: str | Path) -> list[str]:
     Raises:
         ValueError: the file is missing, raises an error, or registers nothing; then no head of it stays registered.
     """
-    from stau_rl.heads import HEADS
-    from stau_rl.plugin.plugin_head import PluginHead, forget
-
     file = Path(path).resolve()
     try:
         text = file.read_bytes()
@@ -79,7 +33,7 @@ def load_plugin(path: str | Path) -> list[str]:
     before = set(HEADS)
     module_name = f"stau_rl_plugin_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     module = ModuleType(module_name)
-    module.__dict__.update({"__file__": str(file), _HASH: digest})
+    module.__dict__.update({"__file__": str(file), FILE_HASH: digest})
     old = sys.modules.get(module_name)
     sys.modules[module_name] = module
     try:

@@ -26,7 +26,7 @@ from torch import Tensor
 from stau_rl.heads import HEADS, Head
 from stau_rl.heads.normalise import normalise_log, prepare
 from stau_rl.heads.parameter import parameter
-from stau_rl.plugin.load import Source, source_of
+from stau_rl.plugin.source import Source, source_of
 from stau_rl.spec.schedule import FUNCTIONS, Schedule
 
 COMPILED_PARAMETERS = 2

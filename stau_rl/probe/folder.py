@@ -20,10 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stau_rl.files.archives import DAMAGED
-from stau_rl.files.finished import FinishedFolder, keep_seconds, read_table
+from stau_rl.files.finished import FinishedFolder, keep_seconds, read_table, write_table
 from stau_rl.files.whole import whole_file
 from stau_rl.probe.metrics import METRICS
-from stau_rl.study.folder import write_rows
 
 GROUPS, TABLE, SUMMARY = "groups", "probe.csv", "summary.csv"
 TEXTS = ("part", "task", "normaliser", "spec", "learned", "positions", "device", "versions", "commit", "group")
@@ -55,7 +54,7 @@ class ProbeFolder(FinishedFolder):
         # Written through a file object: numpy would add an ending to the temporary name.
         with whole_file(self.path / GROUPS / f"{group}.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **maps)
-        write_rows(self.path / GROUPS / f"{group}.csv", rows)
+        write_table(self.path / GROUPS / f"{group}.csv", rows)
 
 
 def read_probe(path: Path) -> pd.DataFrame:

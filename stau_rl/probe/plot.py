@@ -8,9 +8,9 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS
 from stau_rl.files.whole import whole_file
 from stau_rl.probe.folder import Maps
-from stau_rl.regret.plot import COLOURS
 
 DPI, COLUMNS_WIDE, MOST = 90, 4, 24
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from stau_rl.files.finished import write_table
 from stau_rl.machine.threads import cores
 from stau_rl.probe.folder import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder
 from stau_rl.probe.group import split, train_group
 from stau_rl.probe.plan import Setting
 from stau_rl.probe.pool import Played, ProbePool, named_errors
 from stau_rl.probe.summary import summary
-from stau_rl.study.folder import write_rows
 
 Report = Callable[[str, float], None]
 """Called with the name of a group and how many groups are done, the current one in part."""
@@ -85,8 +85,8 @@ def run_probe(
         rows = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
         rows = rows.reindex(columns=list(COLUMNS))
         if folder is not None:
-            write_rows(folder.path / TABLE, rows)
-            write_rows(folder.path / SUMMARY, summary(rows))
+            write_table(folder.path / TABLE, rows)
+            write_table(folder.path / SUMMARY, summary(rows))
             # Batch machines may lack what draws; a resumed run elsewhere draws from the same files.
             with suppress(ModuleNotFoundError):
                 from stau_rl.probe.plot import save_figures

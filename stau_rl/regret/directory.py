@@ -22,8 +22,8 @@ from stau_rl.files.lock import LOCK, DirectoryLock
 from stau_rl.files.whole import SUFFIX, whole_file, write_json
 from stau_rl.kernels.contract import Block
 from stau_rl.machine.phases import Phases
-from stau_rl.regret.files import FINAL_FILES, SPEC, GrowingFiles, read_result, write_result
-from stau_rl.regret.result import RegretResult
+from stau_rl.regret.files import FINAL_FILES, SPEC, GrowingFiles, Kind, read_result, write_result
+from stau_rl.regret.regrets import Regrets
 
 PARTS = "parts"
 ARRAYS = ("regret", "optimal", "late_optimal", "pulls", "reward_sums")
@@ -182,7 +182,7 @@ class RunDirectory:
                 arrays: dict[str, Any] = {name: getattr(block, name) for name in ARRAYS}
                 np.savez(file, **arrays)
 
-    def growing(self, result: RegretResult) -> GrowingFiles:
+    def growing(self, result: Regrets) -> GrowingFiles:
         """The tables of every instance of a result, to be written while it is made; a `with` block.
 
         Raises:
@@ -192,7 +192,7 @@ class RunDirectory:
             self._need_lock()
             return GrowingFiles(self.path, result)
 
-    def finish(self, result: RegretResult, growing: GrowingFiles | None = None, phases: Phases | None = None) -> None:
+    def finish(self, result: Regrets, growing: GrowingFiles | None = None, phases: Phases | None = None) -> None:
         """Write the final files of a result, then remove the parts; a finished run stays as it is.
 
         Args:
@@ -218,13 +218,13 @@ class RunDirectory:
             self.finished = True
             self._clean()
 
-    def load(self) -> RegretResult:
-        """Read the finished run.
+    def load(self, kind: type[Kind]) -> Kind:
+        """Read the finished run, as `Regrets` or a class made of them.
 
         Raises:
             ValueError: the run is not finished, or a file is damaged.
         """
-        return read_result(self.path)
+        return read_result(self.path, kind)
 
     def close(self) -> None:
         """Let other processes have the directory; safe to call twice."""

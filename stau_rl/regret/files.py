@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -19,9 +19,10 @@ from stau_rl.files.whole import put_in_place, temporary_of, whole_file, write_js
 from stau_rl.kernels.contract import Block
 from stau_rl.machine.phases import Phases
 from stau_rl.regret.instance_tables import CHECKPOINTS, INSTANCES, InstanceTable, read_checkpoints, read_instances
+from stau_rl.regret.regrets import Regrets
+from stau_rl.regret.tables import compare, summarise
 
-if TYPE_CHECKING:
-    from stau_rl.regret.result import RegretResult
+Kind = TypeVar("Kind", bound=Regrets)
 
 FORMAT = 2
 """Version of the layout of the files; goes into every spec as `format`, so that layouts are never mixed."""
@@ -40,7 +41,7 @@ class GrowingFiles:
     Used as a `with` block: unless `finish` is called in it, nothing is left behind.
     """
 
-    def __init__(self, directory: Path, result: "RegretResult") -> None:
+    def __init__(self, directory: Path, result: Regrets) -> None:
         """Open the tables of a result in a folder; they get their names when they are finished."""
         self._result = result
         self._taking = ThreadPoolExecutor(1)
@@ -106,7 +107,7 @@ class GrowingFiles:
 class _GrowingTable:
     """One table and the thread that writes it: encoding holds no lock."""
 
-    def __init__(self, path: Path, result: "RegretResult") -> None:
+    def __init__(self, path: Path, result: Regrets) -> None:
         self._path, self._temporary = path, temporary_of(path)
         try:
             self._table = InstanceTable(path.name, self._temporary, result)
@@ -145,7 +146,7 @@ class _GrowingTable:
 
 
 def write_result(
-    directory: Path, result: "RegretResult", growing: GrowingFiles | None = None, phases: Phases | None = None
+    directory: Path, result: Regrets, growing: GrowingFiles | None = None, phases: Phases | None = None
 ) -> None:
     """Write all files of a result, each whole or not at all, `timing.json` last.
 
@@ -182,14 +183,12 @@ def write_result(
         write_json(directory / TIMING, result.timing)
 
 
-def read_result(directory: Path) -> "RegretResult":
-    """Read what `write_result` wrote; arrays come back equal.
+def read_result(directory: Path, kind: type[Kind]) -> Kind:
+    """Read what `write_result` wrote, as `Regrets` or a class made of them; arrays come back equal.
 
     Raises:
         ValueError: a file is missing, damaged or does not belong to the spec beside it.
     """
-    from stau_rl.regret.result import RegretResult
-
     try:
         missing = [name for name in (SPEC, *FINAL_FILES) if not (directory / name).is_file()]
         if missing:
@@ -203,11 +202,11 @@ def read_result(directory: Path) -> "RegretResult":
             raise ValueError(f"{directory} has files of format {spec['format']}, this version reads {FORMAT}")
         regret, optimal = read_checkpoints(directory / CHECKPOINTS, spec)
         instances = read_instances(directory / INSTANCES, spec)
-        return RegretResult(spec, regret, optimal, **instances, timing=timing)
+        return kind(spec, regret, optimal, **instances, timing=timing)
     except (OSError, pa.ArrowException, KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"cannot read the run in {directory}: {error}") from error
 
 
-def summary_table(result: "RegretResult") -> pd.DataFrame:
+def summary_table(result: Regrets) -> pd.DataFrame:
     """The summary with the comparison against the spec's baseline beside it, as in `summary.csv`."""
-    return result.summary().merge(result.compare(), on=["policy", "step"], how="left")
+    return summarise(result).merge(compare(result), on=["policy", "step"], how="left")

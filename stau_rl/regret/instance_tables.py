@@ -16,15 +16,14 @@ bytes, and a group can be written while later instances are still being played.
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from stau_rl.regret.result import RegretResult
+from stau_rl.regret.regrets import Regrets
 
 CHECKPOINTS, INSTANCES = "checkpoints.parquet", "instances.parquet"
 ROWS = 1 << 16
@@ -37,7 +36,7 @@ _POLICY = pa.dictionary(pa.int32(), pa.string())
 class InstanceTable:
     """One of the two files, growing; rows are taken from the result's arrays when they are ready."""
 
-    def __init__(self, name: str, path: Path, result: "RegretResult") -> None:
+    def __init__(self, name: str, path: Path, result: Regrets) -> None:
         """Open a file.
 
         Args:
@@ -154,7 +153,7 @@ def _schema(fields: list[tuple[str, pa.DataType]], metadata: dict[bytes, str] | 
     return pa.schema([pa.field(name, kind, nullable=False) for name, kind in named], metadata=metadata)
 
 
-def _checkpoint_schema(result: "RegretResult") -> tuple[pa.Schema, list[str], list[str]]:
+def _checkpoint_schema(result: Regrets) -> tuple[pa.Schema, list[str], list[str]]:
     steps = result.spec["checkpoints"]
     regrets = [f"regret_{step}" for step in steps]
     schema = _schema([(name, pa.float64()) for name in regrets] + [(f"optimal_{step}", pa.bool_()) for step in steps])
@@ -162,12 +161,12 @@ def _checkpoint_schema(result: "RegretResult") -> tuple[pa.Schema, list[str], li
     return (schema, regrets, []) if "means" in result.spec else (schema, [], regrets)
 
 
-def _checkpoint_columns(result: "RegretResult", policy: int, rows: slice) -> list[pa.Array]:
+def _checkpoint_columns(result: Regrets, policy: int, rows: slice) -> list[pa.Array]:
     arrays = (result.regret, result.optimal)
     return [pa.array(array[policy, c, rows]) for array in arrays for c in range(array.shape[1])]
 
 
-def _instance_schema(result: "RegretResult") -> tuple[pa.Schema, list[str], list[str]]:
+def _instance_schema(result: Regrets) -> tuple[pa.Schema, list[str], list[str]]:
     element = pa.field("element", pa.from_numpy_dtype(result.pulls.dtype), nullable=False)
     schema = _schema(
         [
@@ -182,7 +181,7 @@ def _instance_schema(result: "RegretResult") -> tuple[pa.Schema, list[str], list
     return schema, [], ["regret", "best_mean", "late_optimal", "pulls.list.element"]
 
 
-def _instance_columns(result: "RegretResult", policy: int, rows: slice) -> list[pa.Array]:
+def _instance_columns(result: Regrets, policy: int, rows: slice) -> list[pa.Array]:
     pulls = np.ascontiguousarray(result.pulls[policy, :, rows].T).ravel()
     element = pa.field("element", pa.from_numpy_dtype(pulls.dtype), nullable=False)
     return [

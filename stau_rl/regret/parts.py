@@ -15,7 +15,7 @@ from stau_rl.kernels.philox import ARM_MEAN, open_uniform, words
 from stau_rl.machine.phases import Phases
 from stau_rl.machine.ranks import Ranks
 from stau_rl.regret.directory import RunDirectory
-from stau_rl.regret.result import RegretResult
+from stau_rl.regret.regrets import Regrets
 
 # A network file system may go on saying for about a minute that a file it was asked for before is not there.
 PATIENCE_SECONDS = 90.0
@@ -149,7 +149,7 @@ def play_share(
     return work
 
 
-def collect_shares(plan: Plan, run: RunDirectory, ranks: Ranks, result: RegretResult) -> None:
+def collect_shares(plan: Plan, run: RunDirectory, ranks: Ranks, result: Regrets) -> None:
     """Put the parts of the other ranks, all of them written, into the result.
 
     Raises:

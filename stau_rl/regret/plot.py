@@ -6,7 +6,7 @@ Nothing here goes through pyplot: no backend is chosen, no window opens, nothing
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
@@ -15,25 +15,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from stau_rl.regret.result import RegretResult
+from stau_rl.figures.palette import COLOURS, DASHES
+from stau_rl.regret.regrets import Regrets
+from stau_rl.regret.tables import summarise
 
 Scale = Literal["log", "linear"]
 Legend = Literal["outside", "inside", "none"]
 
-# Paul Tol's "muted" scheme, made to be told apart under the common colour-vision deficiencies.
-COLOURS = (
-    "#332288",
-    "#CC6677",
-    "#117733",
-    "#88CCEE",
-    "#882255",
-    "#DDCC77",
-    "#44AA99",
-    "#AA4499",
-    "#999933",
-)
-DASHES = ("-", (0, (6, 2)), (0, (1, 1)), (0, (6, 2, 1, 2)))
 BOUND_LABEL = "Lai–Robbins C ln t (asymptotic, not a bound at finite t)"
 EMPIRICAL_BOUND_LABEL = BOUND_LABEL.replace("Lai–Robbins", "Burnetas–Katehakis")
 
@@ -41,7 +29,7 @@ SIZE = (11.0, 5.0)
 
 
 def plot_regret(
-    result: "RegretResult",
+    result: Regrets,
     ax: Axes | None = None,
     *,
     scale: Scale = "log",
@@ -78,7 +66,7 @@ def plot_regret(
         legend = "outside" if ax is None else "inside"
     if ax is None:
         ax = Figure(figsize=SIZE, layout="constrained").add_subplot()
-    table = result.summary()
+    table = summarise(result)
     floor = _floor(result, table.loc[table["policy"].isin(names), "regret"]) if scale == "log" else None
     for number, name in zip(numbers, names, strict=True):
         rows = table[table["policy"] == name]
@@ -115,7 +103,7 @@ def plot_regret(
     return ax
 
 
-def save_figure(result: "RegretResult", path: Path) -> None:
+def save_figure(result: Regrets, path: Path) -> None:
     """Write the log-log figure of a result as PNG; equal results give equal bytes, whatever the user's style.
 
     Args:
@@ -133,7 +121,7 @@ def save_figure(result: "RegretResult", path: Path) -> None:
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 
-def _floor(result: "RegretResult", means: "pd.Series[float]") -> float | None:
+def _floor(result: Regrets, means: "pd.Series[float]") -> float | None:
     """Lower end of a log axis: below every positive mean and below the end of the line C ln t; None without any."""
     bound = (result.lai_robbins or 0.0) * math.log(max(3, result.spec["horizon"]))
     positive = [height for height in (*means, bound) if height > 0]

@@ -109,13 +109,13 @@ def run_regret(
             spec = run.spec if baseline is None else run.spec | {"baseline": plan.spec["baseline"]}
             plan = replace(plan, spec=spec)
         if run is not None and run.finished:
-            found = run.load()
+            found = run.load(RegretResult)
             found.spec["baseline"] = plan.spec["baseline"]
             return found
         result = _play(plan, run, ranks, report, phases)
         if result is None:
             assert run is not None
-            return run.load()
+            return run.load(RegretResult)
         return result
     except Exception:
         # A plug-in that fails, say, leaves no folder behind where nothing was played; Ctrl-C does, for a resumption.

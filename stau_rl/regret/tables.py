@@ -1,23 +1,21 @@
 """The two tables of a regret benchmark: every policy by itself, and every policy against a baseline."""
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from stau_rl.machine.threads import on_all_cores
+from stau_rl.regret.regrets import Regrets
 from stau_rl.statistics.bootstrap import RESAMPLES, paired_intervals
 from stau_rl.statistics.means import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
-
-if TYPE_CHECKING:
-    from stau_rl.regret.result import RegretResult
 
 QUANTILES = (0.05, 0.5, 0.95)
 
 
-def summarise(result: "RegretResult") -> pd.DataFrame:
-    """A row per policy and checkpoint, in the order of the spec.
+def summarise(result: Regrets) -> pd.DataFrame:
+    """A row per policy and checkpoint, in the order of the spec; made once, and kept in `result.tables`.
 
     Args:
         result: the arrays.
@@ -34,6 +32,12 @@ def summarise(result: "RegretResult") -> pd.DataFrame:
           horizon). It belongs to the run as a whole: it stands in a policy's last row and is nan in the
           rows before.
     """
+    if "summary" not in result.tables:
+        result.tables["summary"] = _summarised(result)
+    return result.tables["summary"]
+
+
+def _summarised(result: Regrets) -> pd.DataFrame:
     stuck = result.stuck.mean(axis=1)
     steps = result.spec["checkpoints"]
 
@@ -66,12 +70,12 @@ def summarise(result: "RegretResult") -> pd.DataFrame:
     return pd.DataFrame(on_all_cores(row, places))
 
 
-def compare(result: "RegretResult", baseline: str, resamples: int = RESAMPLES) -> pd.DataFrame:
-    """A row per policy (the baseline left out) and checkpoint, in the order of the spec.
+def compare(result: Regrets, baseline: str | None = None, resamples: int = RESAMPLES) -> pd.DataFrame:
+    """A row per policy (the baseline left out) and checkpoint, in the order of the spec; made once for each baseline.
 
     Args:
         result: the arrays.
-        baseline: a policy of the result.
+        baseline: a policy of the result; by default the spec's baseline, or the first policy where it names none.
         resamples: number of bootstrap resamples.
 
     Returns:
@@ -88,6 +92,14 @@ def compare(result: "RegretResult", baseline: str, resamples: int = RESAMPLES) -
     Raises:
         ValueError: the baseline is not a policy of the result.
     """
+    name = baseline if baseline is not None else result.spec.get("baseline") or result.policies[0]
+    key = f"compare {name} {resamples}"
+    if key not in result.tables:
+        result.tables[key] = _compared(result, name, resamples)
+    return result.tables[key]
+
+
+def _compared(result: Regrets, baseline: str, resamples: int) -> pd.DataFrame:
     b = result.index(baseline)
     others = [p for p in range(len(result.policies)) if p != b]
     steps = result.spec["checkpoints"]

@@ -1,4 +1,4 @@
-"""`python -m stau_rl.rl_study.play`: heads x tasks x seeds, every head tuned on an equal grid and on seeds of its own.
+"""Heads x tasks x seeds, every head tuned on an equal grid and on seeds of its own.
 
 For each task and family of heads, every point of the grid (sharpness x learning rate) is played on the tuning seeds;
 the point of the best mean score is then played on the evaluation seeds, which no tuning has seen. A score is the mean
@@ -8,12 +8,9 @@ that head, as its control: what is left between the two is not a matter of tempe
 of one thread; each leaves a file, so the study goes on where it was stopped.
 """
 
-import argparse
 import hashlib
 import json
-import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
@@ -27,7 +24,7 @@ from stau_rl.heads import parse_head
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.machine.stamp import current_commit, device
 from stau_rl.plugin.plugin_head import head_hashes
-from stau_rl.rl_study.plan import estimate, plan
+from stau_rl.rl_study.plan import estimate
 from stau_rl.rl_study.tasks import (
     FAMILIES,
     TASKS,
@@ -35,12 +32,10 @@ from stau_rl.rl_study.tasks import (
     Task,
     distinct,
     has_control,
-    parse_family,
     points,
     settings,
     task_named,
 )
-from stau_rl.terminal.counts import whole_number
 from stau_rl.training.pool import RunPool
 from stau_rl.training.run import RunSpec, read_result
 
@@ -326,65 +321,3 @@ def _about() -> dict[str, str]:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the arguments and play the study."""
-    parser = argparse.ArgumentParser(prog="python -m stau_rl.rl_study.play", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the study; what it holds is kept")
-    parser.add_argument("--processes", type=whole_number, default=os.cpu_count() or 1, help="runs at a time")
-    parser.add_argument("--task", action="append", type=task_named, help="one of the tasks; repeat it")
-    parser.add_argument("--family", action="append", type=parse_family, help='"softmax(beta={x})"; repeat it')
-    parser.add_argument("--tuning-seeds", type=whole_number, default=TUNING_SEEDS)
-    parser.add_argument("--seeds", type=whole_number, default=SEEDS)
-    parser.add_argument("--shorter", type=whole_number, default=1, help="divides the steps, to try it out")
-    parser.add_argument("--plan", action="store_true", help="only print what would be played")
-    given = parser.parse_args(arguments)
-    if given.processes < 1:
-        parser.error(f"--processes must be at least 1, got {given.processes}")
-    try:
-        tasks, families = tuple(dict.fromkeys(given.task or TASKS)), distinct(given.family or FAMILIES)
-        runs, minutes = estimate(tasks, families, given.tuning_seeds, given.seeds, given.shorter)
-    except ValueError as error:
-        parser.error(str(error))
-    wall = minutes / given.processes
-    if given.plan:
-        print(plan(tasks, families, given.tuning_seeds, given.seeds))
-    text = f"at most {runs} runs, about {minutes:.0f} core-minutes: {wall:.1f} minutes on {given.processes} cores"
-    print(text, flush=True)
-    if given.plan:
-        return
-    begun = shown = time.perf_counter()
-
-    def report(done: int, total: int, seconds: float) -> None:
-        nonlocal shown
-        if done == total or time.perf_counter() - shown > 10:
-            shown = time.perf_counter()
-            print(f"{done}/{total} runs, {seconds / 60:.1f} core-minutes, {shown - begun:.0f} s", flush=True)
-
-    try:
-        rows, curves = play_study(
-            given.out,
-            tasks,
-            families,
-            processes=given.processes,
-            tuning_seeds=given.tuning_seeds,
-            seeds=given.seeds,
-            shorter=given.shorter,
-            report=report,
-        )
-    except ValueError as error:
-        parser.error(" ".join(str(error).split()))
-    write_tables(given.out, rows, curves)
-    if unused := unused_runs(given.out, rows, families, given.shorter):
-        print(unused_text(given.out, unused))
-    for task in tasks:
-        for family in families:
-            mine = [r for r in rows if (r["task"], r["family"], r["role"]) == (task.name, family.name, "evaluation")]
-            scores = sorted(row["sampled"] for row in mine)
-            text = " ".join(f"{score:.0f}" for score in scores)
-            print(f"{task.name:20} {mine[0]['head']:28} lr {mine[0]['learning_rate']:<8g} {text}")
-
-
-if __name__ == "__main__":
-    main()

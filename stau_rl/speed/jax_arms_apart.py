@@ -8,7 +8,7 @@ keeps it from making one of several, which takes minutes to compile.
 from typing import Any
 
 from stau_rl.speed.jax_math import weights
-from stau_rl.speed.jax_scan import Settings
+from stau_rl.speed.jax_settings import Settings
 
 
 def play_chunk(

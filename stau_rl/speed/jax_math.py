@@ -1,4 +1,4 @@
-"""Pieces of the JAX scan's step, in the forms that `stau_rl.speed.jax_scan.Settings` names."""
+"""Pieces of the JAX scan's step, in the forms that `stau_rl.speed.jax_settings.Settings` names."""
 
 from functools import lru_cache
 from typing import Any

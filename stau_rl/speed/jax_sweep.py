@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from stau_rl.speed.jax_scan import Settings, simulate
+from stau_rl.speed.jax_scan import simulate
+from stau_rl.speed.jax_settings import Settings
 
 
 def sweep(

@@ -1,20 +1,18 @@
 """Speed of the engines beside their peers: correctness first, then arm-steps per second, all in one run.
 
-`stau-rl speed`, or `python -m stau_rl.speed.measure` with the same options where tyro is not installed. Every loop
-lives in a process of its own, so that none takes another's memory, threads or time; they play in turns, so that a
-busy moment of the machine hits all alike. Numbers of different machines or runs do not compare; ratios within a run do.
+Every loop lives in a process of its own, so that none takes another's memory, threads or time; they play in turns, so
+that a busy moment of the machine hits all alike. Numbers of different machines or runs do not compare; ratios within
+a run do.
 """
 
-import argparse
 import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 
@@ -166,30 +164,3 @@ def peak_memory(horizon: int, instances: int = 100_000, arms: int = 10) -> float
     if done.returncode:
         raise ValueError(f"the memory run failed: {done.stderr.strip().splitlines()[-1]}")
     return float(done.stdout)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run `stau-rl speed` with the standard library's parser."""
-    from stau_rl.cli.speed import Speed
-
-    parser = argparse.ArgumentParser(prog="python -m stau_rl.speed.measure", description=Speed.__doc__)
-    kinds = get_type_hints(Speed)
-    for field in fields(Speed):
-        options: dict[str, Any] = {"default": field.default}
-        kind = kinds[field.name]
-        if kind is bool:
-            options["action"] = argparse.BooleanOptionalAction
-        else:
-            several = getattr(kind, "__origin__", None) is tuple
-            options |= {"type": next(iter(get_args(kind)), kind)} | ({"nargs": "+"} if several else {})
-        parser.add_argument(f"--{field.name.replace('_', '-')}", **options)
-    found = vars(parser.parse_args(arguments))
-    try:
-        settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
-        Speed(**settings).run()
-    except (OSError, ValueError) as error:
-        parser.error(" ".join(str(error).split()))
-
-
-if __name__ == "__main__":
-    main()

@@ -110,7 +110,7 @@ def players(device: str) -> dict[str, Player]:
 
 
 def _cpu_players() -> list[Player]:
-    from stau_rl.speed.jax_scan import FASTEST, Settings
+    from stau_rl.speed.jax_settings import FASTEST, Settings
 
     # The scan of library functions as a JAX user writes it at its best: layout, batch, chunk, form of the power.
     library = Settings(softplus="library", power="exp_log", cdf="cumsum")
@@ -128,7 +128,7 @@ def _cpu_players() -> list[Player]:
 
 
 def _cuda_players() -> list[Player]:
-    from stau_rl.speed.jax_scan import Settings
+    from stau_rl.speed.jax_settings import Settings
 
     base = Settings(chunk=None, vector_width=None, cache_rsqrt=True, softplus="log", rng="unsafe_rbg")
     scans = {

@@ -107,25 +107,20 @@ class StudyFolder(FinishedFolder):
     def write(self, setting: Setting, rows: pd.DataFrame, seconds: float) -> pd.DataFrame:
         """Keep a setting's rows and how long they took; what is returned is what `read` will give."""
         keep_seconds(self.path, setting.file_name, seconds)
-        write_rows(self.path / SETTINGS / setting.file_name, rows)
+        write_table(self.path / SETTINGS / setting.file_name, rows)
         return read_rows(self.path / SETTINGS / setting.file_name)
 
     def finish(self, rows: pd.DataFrame) -> None:
         """Write the table of all settings, and the figure."""
         from stau_rl.study.plot import save_study
 
-        write_rows(self.path / TABLE, rows)
+        write_table(self.path / TABLE, rows)
         if (rows["comparison"] == "curve").any():
             save_study(rows, self.path / FIGURE)
 
 
-def write_rows(path: Path, rows: pd.DataFrame) -> None:
-    """Write a table as CSV, whole or not at all; numbers keep ten digits."""
-    write_table(path, rows, DIGITS)
-
-
 def read_rows(path: Path) -> pd.DataFrame:
-    """Read what `write_rows` wrote; texts stay texts where they look like numbers or are empty.
+    """Read the table of a study's folder; texts stay texts where they look like numbers or are empty.
 
     Raises:
         FileNotFoundError: the file is not there.

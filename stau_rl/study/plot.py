@@ -7,8 +7,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from stau_rl.figures.palette import COLOURS, DASHES
 from stau_rl.files.whole import whole_file
-from stau_rl.regret.plot import COLOURS, DASHES
 from stau_rl.study.family import Family
 
 COLUMNS, PANEL = 3, (4.4, 3.1)

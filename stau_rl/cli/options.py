@@ -1,0 +1,62 @@
+"""The kinds of options that commands have; tyro reads them, and where it is missing `stau_rl.cli.plain` does."""
+
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import Annotated, Any
+
+from stau_rl.terminal.counts import whole_number
+
+# What stands for each kind in an annotation: tyro's own marks, or plain words without it.
+COUNT: Any = "a count"
+COUNTS: Any = "several counts"
+REPEATED: Any = "repeat the option"
+POSITIONAL: Any = "no name before it"
+
+
+def _read(words: list[str]) -> tuple[int, ...]:
+    try:
+        return tuple(map(whole_number, words))
+    except ArgumentTypeError as error:
+        raise ValueError(str(error)) from None
+
+
+try:
+    import tyro
+    from tyro.constructors import PrimitiveConstructorSpec
+except ModuleNotFoundError:
+    HAS_TYRO = False
+else:
+    HAS_TYRO = True
+    REPEATED, POSITIONAL = tyro.conf.UseAppendAction, tyro.conf.Positional
+    COUNT = PrimitiveConstructorSpec[int | None](
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: _read(words)[0],
+        is_instance=lambda value: value is None or isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+    COUNTS = PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[INT [INT ...]]",
+        instance_from_str=_read,
+        is_instance=lambda value: isinstance(value, tuple),
+        str_from_instance=lambda value: [str(one) for one in value],
+    )
+
+Count = Annotated[int, COUNT]
+"""A whole number, which may be typed as 1e4."""
+# Not a union with Count: of a union, errors and help would show the insides.
+OptionalCount = Annotated[int | None, COUNT]
+"""One that may be left out."""
+Counts = Annotated[tuple[int, ...], COUNTS]
+"""Several, after one another."""
+Texts = Annotated[tuple[str, ...], REPEATED]
+"""Texts, the option repeated for each."""
+Numbers = Annotated[tuple[float, ...], REPEATED]
+"""Numbers, the option repeated for each."""
+RepeatedCounts = Annotated[tuple[Count, ...], REPEATED]
+"""Counts, the option repeated for each."""
+Paths = Annotated[tuple[Path, ...], REPEATED]
+"""Files, the option repeated for each."""
+PositionalPath = Annotated[Path, POSITIONAL]
+"""A file, without the option's name before it."""

@@ -1,0 +1,1 @@
+"""How every figure of the project looks, and how it is written."""
