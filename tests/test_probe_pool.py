@@ -106,7 +106,7 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
     note = f'open({str(tmp_path)!r} + f"/{{os.getpid()}}.pid", "w").close(); import time; time.sleep(600)'
     plugin.write_text(HEAD.format(name="waits_elsewhere", act=note), encoding="utf-8")
     head = ["--normaliser", "attention(head=waits_elsewhere)"]
-    command = [sys.executable, "-m", "stau_rl.probe.choose", "--plugin", str(plugin), *head, "--task", "silence"]
+    command = [sys.executable, "-m", "stau_rl", "probe", "--plugin", str(plugin), *head, "--task", "silence"]
     command += ["--task", "recall", "--device", "cpu", "--processes", "2", "--out", str(tmp_path / "run")]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}) as parent:
         try:

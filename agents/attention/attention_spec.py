@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
 from stau_rl.heads import HEADS, Head, Reweight, Softmax
 from stau_rl.heads.parameter import Range
-from stau_rl.spec.grammar import Call, Registry, SpecError, format_spec, parse_pipe, suggest
+from stau_rl.spec.grammar import Call, SpecError, format_spec, parse_pipe, suggest
+from stau_rl.spec.registry import Registry
 
 MOST_TAPS = 1 << 16
 SCORES, OUTPUTS, CALIBRATIONS = ("dot", "cosine"), ("plain", "rms"), ("none", "threshold", "tau_star")

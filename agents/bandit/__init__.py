@@ -12,7 +12,8 @@ from stau_rl.agents.bandit.thompson import Thompson
 from stau_rl.agents.bandit.ucb1 import Ucb1
 from stau_rl.agents.bandit.uniform_random import Random
 from stau_rl.heads import HEADS
-from stau_rl.spec.grammar import Call, Registry, SpecError, parse_pipe
+from stau_rl.spec.grammar import Call, SpecError, parse_pipe
+from stau_rl.spec.registry import Registry
 
 POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, GradientBandit)
 

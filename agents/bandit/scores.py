@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.base import require_finite
-from stau_rl.spec.grammar import Registry, format_spec
+from stau_rl.spec.grammar import format_spec
+from stau_rl.spec.registry import Registry
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import State

@@ -4,7 +4,7 @@ from stau_rl.envs.arms.arms import Arms
 from stau_rl.envs.arms.bernoulli import BernoulliArms
 from stau_rl.envs.arms.empirical import EmpiricalArms
 from stau_rl.envs.arms.gaussian import GaussianArms
-from stau_rl.spec.grammar import Registry
+from stau_rl.spec.registry import Registry
 
 ARMS: Registry[Arms] = Registry("set of arms", BernoulliArms, GaussianArms, EmpiricalArms)
 

@@ -5,7 +5,7 @@ from stau_rl.envs.tasks.overwrite import Overwrite
 from stau_rl.envs.tasks.passkey import Passkey
 from stau_rl.envs.tasks.recall import Recall, Silence
 from stau_rl.envs.tasks.task import Task
-from stau_rl.spec.grammar import Registry
+from stau_rl.spec.registry import Registry
 
 TASKS: Registry[Task] = Registry("task", Recall, Silence, MultiQueryRecall, Passkey, Overwrite)
 

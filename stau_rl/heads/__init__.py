@@ -27,7 +27,8 @@ from stau_rl.heads.softpick import Softpick
 from stau_rl.heads.softplus_norm import SoftplusNorm
 from stau_rl.heads.sparsemax import Sparsemax
 from stau_rl.heads.ssmax import SSMax
-from stau_rl.spec.grammar import Registry, SpecError
+from stau_rl.spec.grammar import SpecError
+from stau_rl.spec.registry import Registry
 
 for _head in (
     *(Softmax, STau, Escort, SoftplusNorm, SigmoidNorm, ReluNorm, Argmax, Sparsemax, Entmax15, Entmax, SSMax),

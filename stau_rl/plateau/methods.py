@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 
 from stau_rl.heads import HEADS, Head
 from stau_rl.heads.parameter import Range
-from stau_rl.spec.grammar import Registry, SpecError, format_spec, parse_pipe
+from stau_rl.spec.grammar import SpecError, format_spec, parse_pipe
+from stau_rl.spec.registry import Registry
 
 TOP = 10.0
 """Default of the largest initial score: the positive offset of s^tau, at which it is a power law."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from stau_rl.heads import Head, SpecError
 from stau_rl.kernels.philox import ARM_MEAN, closed_uniform, words
-from stau_rl.spec.grammar import Registry
+from stau_rl.spec.registry import Registry
 
 DOUBLINGS, HALVINGS = 64, 80
 
