@@ -12,9 +12,9 @@ from stau_rl.pages import attention as attention_page
 from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
 from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionData, publish
 from stau_rl.pages.attention_figures import figures, save_figures
-from stau_rl.pages.attention_notebook import notebook
 from stau_rl.pages.attention_text import page
 from stau_rl.pages.claim_settings import ROOT
+from stau_rl.pages.notebooks import ATTENTION, notebook
 from stau_rl.pages.paths import RESULTS
 from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import Setting
@@ -29,7 +29,9 @@ def data() -> AttentionData:
 
 def test_page_and_notebook_are_those_of_the_committed_rows(data: AttentionData) -> None:
     assert attention_page.PAGE.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.pages.attention"
-    assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.pages.attention"
+    assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(ATTENTION), (
+        "run python -m stau_rl.pages.attention"
+    )
 
 
 def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from stau_rl.pages import claim
 from stau_rl.pages import claim_text as claim_page
 from stau_rl.pages.claim_data import COMPARISONS, CURVES, ClaimData
 from stau_rl.pages.claim_figures import figures, save_figures
-from stau_rl.pages.claim_notebook import notebook
 from stau_rl.pages.claim_settings import ARMS, BONUSES, ROOT, SEED, claim_settings
 from stau_rl.pages.claim_verdict import verdict
+from stau_rl.pages.notebooks import CLAIM, notebook
 from stau_rl.pages.paths import RESULTS
 from stau_rl.regret.lai_robbins import bernoulli_constant
 from stau_rl.regret.report import interval
@@ -34,7 +34,7 @@ def data() -> ClaimData:
 
 def test_page_and_notebook_are_those_of_the_committed_rows(data: ClaimData) -> None:
     assert claim.PAGE.read_text(encoding="utf-8") == claim_page.page(data), "run python -m stau_rl.pages.claim"
-    assert claim.NOTEBOOK.read_text(encoding="utf-8") == notebook(), "run python -m stau_rl.pages.claim"
+    assert claim.NOTEBOOK.read_text(encoding="utf-8") == notebook(CLAIM), "run python -m stau_rl.pages.claim"
 
 
 def test_figures_are_those_of_the_committed_rows(data: ClaimData, tmp_path: Path) -> None:
@@ -252,11 +252,11 @@ def test_random_policies_have_the_regret_of_their_prior(data: ClaimData) -> None
         assert abs(row["regret"] - expected) < 2 * half
 
 
-def test_the_notebook_is_a_notebook() -> None:
+def test_the_notebook_is_a_notebook(CLAIM) -> None:
     import nbformat
 
-    nbformat.validate(nbformat.reads(notebook(), as_version=4))
-    assert all(not cell.get("outputs") for cell in json.loads(notebook())["cells"])
+    nbformat.validate(nbformat.reads(notebook(CLAIM), as_version=4))
+    assert all(not cell.get("outputs") for cell in json.loads(notebook(CLAIM))["cells"])
 
 
 def test_the_sprays_are_the_published_ones() -> None:

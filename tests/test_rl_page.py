@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from stau_rl.pages import rl as rl_page
-from stau_rl.pages.claim_notebook import notebook
+from stau_rl.pages.notebooks import RL, notebook
 from stau_rl.pages.paths import RESULTS
 from stau_rl.pages.plateau import plateau_section
 from stau_rl.pages.rl import conclusions, page
@@ -155,4 +155,4 @@ def test_a_plateau_section_follows_its_rows(results):
 @pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
 def test_page_and_notebook_are_those_of_the_committed_rows():
     assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load(RESULTS)), "run python -m stau_rl.pages.rl"
-    assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(rl_page.CELLS), "run python -m stau_rl.pages.rl"
+    assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(RL), "run python -m stau_rl.pages.rl"

@@ -11,8 +11,8 @@ from pathlib import Path
 from stau_rl.files.whole import whole_file
 from stau_rl.pages.attention_data import AttentionData, publish
 from stau_rl.pages.attention_figures import save_figures
-from stau_rl.pages.attention_notebook import notebook
 from stau_rl.pages.attention_text import page
+from stau_rl.pages.notebooks import ATTENTION, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS
 
 PAGE = DOCS / "attention.md"
@@ -22,7 +22,7 @@ NOTEBOOK = NOTEBOOKS / "recall_and_silence.ipynb"
 def write(data: AttentionData) -> None:
     """Write the page, the figures and the notebook."""
     save_figures(data, PAGE.parent)
-    for path, text in ((PAGE, page(data)), (NOTEBOOK, notebook())):
+    for path, text in ((PAGE, page(data)), (NOTEBOOK, notebook(ATTENTION))):
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 

@@ -11,6 +11,7 @@ from stau_rl.envs.tasks import parse_task
 from stau_rl.pages.attention_claims import SILENCE_BOUNDS, expected_rows, length_sentences, silence_holds
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.pages.attention_figures import figures
+from stau_rl.pages.markdown import table
 from stau_rl.pages.tau_star import sentence as tau_sentence
 from stau_rl.probe.metrics import METRICS
 from stau_rl.probe.plan import MORE
@@ -76,7 +77,7 @@ def _expected(data: AttentionData) -> list[str]:
         "Smoothing makes the scores of independent keys smaller by the root of the sum of the filter's squares, "
         f"{half_gaussian_taps().square().sum().sqrt().item():.2f}; `pn_fir_tau_calibrated` and `calibrate=threshold` "
         f"start one below the {100 * LOW:g} % quantile of the largest scores of the first batch's rows.",
-        _table(header, expected_rows(data)),
+        table(header, expected_rows(data)),
         *_more_seeds(data),
         *_starved(data),
     ]
@@ -96,7 +97,7 @@ def _more_seeds(data: AttentionData) -> list[str]:
     return [
         "Five seeds are few for a verdict on every seed, so these were trained on more. Seeds that meet all of what is "
         "expected of silence, the 95 % interval of that share (Wilson), and the median with the worst seed:",
-        _table(("head", "seeds", "share", *names), rows),
+        table(("head", "seeds", "share", *names), rows),
     ]
 
 
@@ -176,7 +177,7 @@ def _thresholds(data: AttentionData) -> list[str]:
             cells = [_cell(data, metric, "threshold", task, name) for metric in ("first_dead", "decoded", "recall")]
             rows.append((f"`{name}`", *cells, _cell(data, "mass_unanswerable", "threshold", task, name)))
         header = (f"`{task}`", "dead rows at the start", "right answers", "recall", "mass without an answer")
-        parts.append(_table(header, rows))
+        parts.append(table(header, rows))
         parts.append(_starts(data, task))
         calibrated = [name for name in data.normalisers("threshold", task) if "calibrate" in name]
         low = min(data.worst("decoded", "threshold", task, name) for name in calibrated)
@@ -215,7 +216,7 @@ def _length(data: AttentionData) -> list[str]:
             (f"`{name}`", *(_cell(data, "decoded", "length", task, name, factor) for factor in factors))
             for name in data.normalisers("length", task)
         ]
-        parts.append(_table((f"`{task}`, {rows['steps'].iloc[0]} steps", *(f"{factor}x" for factor in factors)), body))
+        parts.append(table((f"`{task}`, {rows['steps'].iloc[0]} steps", *(f"{factor}x" for factor in factors)), body))
     parts.append(_picture(data, "attention_length.png", "Length"))
     sentences = list(length_sentences(data))
     if sentences:
@@ -309,7 +310,7 @@ def _setting(data: AttentionData, part: str, groups: Iterable[Sequence[str]]) ->
             (f"`{name}`", *(_cell(data, metric, part, task, name) for metric in known))
             for name in data.normalisers(part, task)
         ]
-        tables.append(_table((f"`{task}`", *(name.replace("_", " ") for name in known)), rows))
+        tables.append(table((f"`{task}`", *(name.replace("_", " ") for name in known)), rows))
     return tables
 
 
@@ -318,7 +319,7 @@ def _wide(data: AttentionData, part: str, metric: str, only: str | None = None) 
     tasks = [task for task in data.tasks(part) if only in (None, task)]
     names = dict.fromkeys(name for task in tasks for name in data.normalisers(part, task))
     rows = [(f"`{name}`", *(_cell(data, metric, part, task, name) for task in tasks)) for name in names]
-    return _table(("", *(f"`{task}`" for task in tasks)), rows)
+    return table(("", *(f"`{task}`" for task in tasks)), rows)
 
 
 def _cell(data: AttentionData, metric: str, part: str, task: str, name: str, factor: int = 1) -> str:
@@ -328,8 +329,3 @@ def _cell(data: AttentionData, metric: str, part: str, task: str, name: str, fac
 
 def _picture(data: AttentionData, name: str, title: str) -> str:
     return f"![{title}]({name})" if name in figures(data) else ""
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

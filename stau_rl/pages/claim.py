@@ -22,9 +22,9 @@ from stau_rl.files.whole import whole_file, write_json
 from stau_rl.machine.stamp import device
 from stau_rl.pages.claim_data import COMPARISONS, CURVES, TIMING, ClaimData
 from stau_rl.pages.claim_figures import save_figures
-from stau_rl.pages.claim_notebook import notebook
 from stau_rl.pages.claim_settings import claim_settings
 from stau_rl.pages.claim_text import page
+from stau_rl.pages.notebooks import CLAIM, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS, ROOT
 from stau_rl.study.folder import SETTINGS, TABLE, read_rows
 
@@ -104,7 +104,7 @@ def played_on(rows: pd.DataFrame) -> str:
 def write(data: ClaimData) -> None:
     """Write the page, the figures and the notebook."""
     save_figures(data, PAGE.parent)
-    for path, text in ((PAGE, page(data)), (NOTEBOOK, notebook())):
+    for path, text in ((PAGE, page(data)), (NOTEBOOK, notebook(CLAIM))):
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 

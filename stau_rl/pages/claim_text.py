@@ -1,6 +1,6 @@
 """The text of docs/claim.md, written from the committed rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,6 +8,7 @@ import pandas as pd
 from stau_rl.pages.claim_data import ClaimData
 from stau_rl.pages.claim_settings import ARMS, BONUSES, HORIZON, OFFSETS, SCALES, SEED
 from stau_rl.pages.claim_verdict import ALPHA, verdict
+from stau_rl.pages.markdown import table
 from stau_rl.regret.report import interval
 from stau_rl.statistics.means import wilson_interval
 from stau_rl.study.report import percent_text
@@ -87,13 +88,13 @@ def _main(data: ClaimData) -> list[str]:
         "## Where 35 % holds, and what remains",
         f"Ten arms, means drawn anew for each instance (uniform on [0, 1], or standard normal with noise of deviation "
         f"1), T = {_number(HORIZON)}, {_number(int(bernoulli['instances']))} instances.",
-        _table(("arms", "c", *HEADER, "best slopes"), rows),
+        table(("arms", "c", *HEADER, "best slopes"), rows),
         "![Differences by comparison](claim_comparisons.png)",
         f"On uniform Bernoulli arms at c = 0.25, {_sentence(bernoulli)}. On Gaussian arms at c = 0, "
         f"{_sentence(gaussian)}.",
         "In absolute terms, with the mean regret of the random policy and of argmax, which every head becomes as it is "
         "made steeper:",
-        _table(
+        table(
             ("arms", "c", "random", "softmax(1)", "s_tau(5)", "best softmax", "best s_tau", "argmax", "UCB1 (c = 1)"),
             absolute,
         ),
@@ -101,7 +102,7 @@ def _main(data: ClaimData) -> list[str]:
         "The mean is not all. Each at its best, beyond it: the interquartile mean, the mean of the worst 5 %, the "
         "share of runs stuck on another arm at the end (each softmax / s^tau), and the probability that s^tau has less "
         "regret on an instance, ties counting half. The mean of the worst 5 % stands without an interval:",
-        _table(("arms", "c", "interquartile mean", "worst 5 %", "stuck, %", "P(s^tau better)"), _beyond_the_mean(data)),
+        table(("arms", "c", "interquartile mean", "worst 5 %", "stuck, %", "P(s^tau better)"), _beyond_the_mean(data)),
         "![Regret over the slope](claim_curves.png)",
         "The curves come from the first round of tuning. Their bands are made for a whole curve at once (95 %, "
         "studentised bootstrap of the largest deviation, which covers skewed regrets too).",
@@ -163,7 +164,7 @@ def _further(data: ClaimData) -> list[str]:
         "## Number of arms, horizon, and real observations",
         f"c = 0.25, K = 10 and T = {_number(HORIZON)} unless said otherwise. The insect counts are twelve field "
         "plots for each of six sprays (Beall, Biometrika 1942), resampled; more insects count as more reward.",
-        _table(("arms", "", *HEADER, "best slopes", "tuned on"), rows),
+        table(("arms", "", *HEADER, "best slopes", "tuned on"), rows),
         "The last column is the number of instances of the last round of tuning, and of the comparison. "
         + _open_sentence(data),
     ]
@@ -183,8 +184,8 @@ def _open_sentence(data: ClaimData) -> str:
 
 def _match_error(data: ClaimData) -> str:
     """The largest relative standard error of a parameter matched by entropy, in percent."""
-    table = data.comparisons
-    return f"{100 * table.loc[table['comparison'] == 'entropy', 'match_error'].max():.2g}"
+    rows = data.comparisons
+    return f"{100 * rows.loc[rows['comparison'] == 'entropy', 'match_error'].max():.2g}"
 
 
 def _tuning(data: ClaimData, sweep: str, value: str) -> tuple[str, str]:
@@ -217,13 +218,13 @@ def _differs(data: ClaimData) -> list[str]:
         "is the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its "
         "sharpness, and so does leaving the mean in. Here softmax(beta=32) and s_tau(tau=44.3614), equally steep at 0, "
         "keep their parameters while the scores move; then each is tuned anew.",
-        _table(("arms", "scores", "same parameters", "each at its best", "best slopes"), offsets),
+        table(("arms", "scores", "same parameters", "each at its best", "best slopes"), offsets),
         _offset_sentence(data),
         "![Offset and scale](claim_differs.png)",
         "Multiplying rewards and bonus by a factor makes softmax(beta) the softmax(factor beta) of before, so at its "
         "best softmax does not notice, grid permitting. For s^tau a factor also changes the shape: small scores see "
         "the exponential near 0, large ones the power law above it and weights near eps below.",
-        _table(("rewards and bonus", "same parameters", "each at its best", "best slopes"), scales),
+        table(("rewards and bonus", "same parameters", "each at its best", "best slopes"), scales),
         _scale_sentence(data),
     ]
 
@@ -310,11 +311,6 @@ def _number(value: float) -> str:
     return (
         f"{value:,.0f}".replace(",", " ") if abs(value) >= 1000 else f"{value:.4g}" if value >= 100 else f"{value:.3g}"
     )
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 def tables(data: ClaimData) -> pd.DataFrame:

@@ -5,13 +5,14 @@ docs/plateau.png (fewest arms, no `shared` starts); without a folder it draws th
 """
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from stau_rl.files.finished import write_table
+from stau_rl.pages.markdown import table
 from stau_rl.pages.paths import DOCS, RESULTS
 from stau_rl.plateau.folder import CURVES, DIGITS, FIGURE, TABLE, read_rows
 from stau_rl.plateau.play import PUBLISHED_STEP
@@ -149,7 +150,7 @@ def _main_table(best: pd.DataFrame) -> str:
     for method, group in best.groupby("method", sort=False):
         by_start: dict[Any, dict[Any, Any]] = {row["start"]: row for row in group.to_dict("records")}
         lines.append((f"`{method}`", *(_cell(by_start[start]) if start in by_start else "-" for start in starts)))
-    return _table(("head", *starts), lines)
+    return table(("head", *starts), lines)
 
 
 def _cell(row: dict[Any, Any]) -> str:
@@ -163,7 +164,7 @@ def _grid_table(grid: pd.DataFrame) -> str:
     for method, group in grid.groupby("method", sort=False):
         by_size = dict(zip(group["step_size"], group["failed"], strict=True))
         lines.append((f"`{method}`", *(f"{100 * by_size[size]:.0f}" for size in sizes)))
-    return _table(("head", *(f"{size:g}" for size in sizes)), lines)
+    return table(("head", *(f"{size:g}" for size in sizes)), lines)
 
 
 def _made(rows: pd.DataFrame) -> str:
@@ -176,19 +177,14 @@ def _made(rows: pd.DataFrame) -> str:
     )
 
 
-def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    rows = [header, ["---"] * len(header), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
 def publish(folder: Path | None, results: Path = RESULTS, docs: Path = DOCS) -> None:
     """Take a benchmark's tables into `results`, if a folder is given, and draw the figure into `docs`."""
     from stau_rl.plateau.plot import save_plateau
 
     if folder is not None:
         tables = {name: read_rows(folder / name) for name in (TABLE, CURVES)}
-        for name, table in tables.items():
-            write_table(results / name, table, DIGITS)
+        for name, rows in tables.items():
+            write_table(results / name, rows, DIGITS)
     curves = read_rows(results / CURVES)
     few = (curves["arms"] == curves["arms"].min()) & ~curves["start"].str.startswith("shared")
     save_plateau(curves[few], docs / FIGURE)

@@ -5,13 +5,13 @@
 
 import argparse
 import shutil
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from stau_rl.files.whole import whole_file
-from stau_rl.pages.claim_notebook import notebook
+from stau_rl.pages.markdown import table
+from stau_rl.pages.notebooks import RL, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS
 from stau_rl.pages.plateau import section_of
 from stau_rl.pages.rl_figures import save_figures
@@ -23,27 +23,6 @@ from stau_rl.statistics.robust import interquartile_interval
 ALPHA = 0.05
 PAGE = DOCS / "rl.md"
 NOTEBOOK = NOTEBOOKS / "rl.ipynb"
-CELLS = (
-    (
-        "markdown",
-        "# Heads in reinforcement learning\n\n"
-        "The rows behind [docs/rl.md](../docs/rl.md), as data. `python -m stau_rl.pages.rl` writes this notebook and "
-        "the page.",
-    ),
-    (
-        "code",
-        "%matplotlib inline\n"
-        "from stau_rl.pages.rl_figures import draw_curves, draw_profiles\n"
-        "from stau_rl.rl_study.results import RLResults, rounded, summary\n"
-        "\n"
-        "results = RLResults.load(Path(\"results\"))\n"
-        "rounded(summary(results))",
-    ),
-    ("markdown", "## Learning curves\n\nMedian over seeds, and the middle half."),
-    ("code", "draw_curves(results)"),
-    ("markdown", "## Performance profiles\n\nShare of runs above each normalised score, over all tasks."),
-    ("code", "draw_profiles(results)"),
-)  # fmt: skip
 
 
 def page(results: RLResults) -> str:
@@ -80,7 +59,7 @@ def page(results: RLResults) -> str:
         "## Over all tasks",
         "Scores are brought to one scale (0: the uniformly random policy, 1: the reference score of the task). The "
         "interval is a bootstrap stratified by task.",
-        _table(
+        table(
             ("head", "interquartile mean"),
             [(f"`{family}`", interval_text(results.overall(family), ".3f")) for family in results.families],
         ),
@@ -157,7 +136,7 @@ def _task(results: RLResults, task: str) -> list[str]:
     return [
         f"### {task}",
         f"{known.agent.upper()} on {known.env}, {steps} steps; reference score {known.goal:g}.",
-        _table(
+        table(
             ("head", "tuned", "learning rate", "sampled", "deterministic", "P(better)", "control", "P(better)"),
             rows,
         ),
@@ -179,7 +158,7 @@ def _settings(results: RLResults) -> str:
         low, high = task.rates
         text = ", ".join(f"{key}={value}" for key, value in kept.items())
         rows.append((name, f"{low:g} to {high:g}", text))
-    return _table(("task", "learning rates", "settings"), rows)
+    return table(("task", "learning rates", "settings"), rows)
 
 
 def _each(column: "pd.Series[str]") -> str:
@@ -187,15 +166,10 @@ def _each(column: "pd.Series[str]") -> str:
     return ", ".join(dict.fromkeys(column))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def write(results: RLResults) -> None:
     """Write the page, the figures and the notebook."""
     save_figures(results, PAGE.parent)
-    for path, text in ((PAGE, page(results)), (NOTEBOOK, notebook(CELLS))):
+    for path, text in ((PAGE, page(results)), (NOTEBOOK, notebook(RL))):
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
