@@ -13,9 +13,8 @@ from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, fa
 from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionData, publish
 from stau_rl.pages.attention_figures import figures, save_figures
 from stau_rl.pages.attention_text import page
-from stau_rl.pages.claim_settings import ROOT
 from stau_rl.pages.notebooks import ATTENTION, notebook
-from stau_rl.pages.paths import RESULTS
+from stau_rl.pages.paths import RESULTS, ROOT
 from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import Setting
 from stau_rl.probe.run import run_probe
