@@ -1,4 +1,4 @@
-"""The JAX peer plays the same game: its mean regret is the exact one."""
+"""The JAX peer plays the same problem: its mean regret is the exact one."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.peers
 # Expected pseudo-regret after 100 plays, by dynamic programming over counts and sums (no Monte Carlo):
 # Bernoulli arms of means .9 and .8, centred UCB scores with c = 1, s_tau with tau = 5.
 EXACT_REGRET = 4.531060519992729
-GAME = {"means": [0.9, 0.8], "c": 1.0, "tau": 5.0, "horizon": 100}
+PROBLEM = {"means": [0.9, 0.8], "c": 1.0, "tau": 5.0, "horizon": 100}
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_mean_regret_is_exact(changes):
     pytest.importorskip("jax")
     from stau_rl.speed.jax_scan import simulate
 
-    regret, pulls = simulate(**GAME, seed=2, instances=50_000, **changes)
+    regret, pulls = simulate(**PROBLEM, seed=2, instances=50_000, **changes)
     assert regret.shape == (50_000,)
     assert pulls.shape == (2, 50_000)
     assert (pulls.sum(axis=0) == 100).all()
@@ -45,31 +45,31 @@ def test_mean_regret_of_softmax_is_exact(layout):
     pytest.importorskip("jax")
     from stau_rl.speed.jax_scan import simulate
 
-    game = {name: value for name, value in GAME.items() if name != "tau"}
-    regret, _ = simulate(**game, beta=1.0, seed=2, instances=50_000, layout=layout)
+    problem = {name: value for name, value in PROBLEM.items() if name != "tau"}
+    regret, _ = simulate(**problem, beta=1.0, seed=2, instances=50_000, layout=layout)
     # From the same dynamic programme with weights exp(s).
     assert abs(regret.mean() - 4.805593719398804) < 4 * regret.std(ddof=1) / np.sqrt(regret.size)
 
 
-def test_a_game_started_is_the_game_simulated():
+def test_what_is_started_is_what_is_simulated():
     pytest.importorskip("jax")
     from stau_rl.speed.jax_scan import simulate, start
     from stau_rl.speed.jax_settings import Settings
 
     settings = Settings(chunk=64)
     for found, expected in zip(
-        start(**GAME, seed=2, instances=300, settings=settings)(),
-        simulate(**GAME, seed=2, instances=300, settings=settings),
+        start(**PROBLEM, seed=2, instances=300, settings=settings)(),
+        simulate(**PROBLEM, seed=2, instances=300, settings=settings),
         strict=True,
     ):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_worker_processes_play_the_same_game():
+def test_worker_processes_play_the_same_problem():
     pytest.importorskip("jax")
     from stau_rl.speed.jax_scan import simulate
 
-    regret, pulls = simulate(**GAME, seed=2, instances=20_001, processes=2)
+    regret, pulls = simulate(**PROBLEM, seed=2, instances=20_001, processes=2)
     assert regret.shape == (20_001,)
     assert (pulls.sum(axis=0) == 100).all()
     assert abs(regret.mean() - EXACT_REGRET) < 4 * regret.std(ddof=1) / np.sqrt(regret.size)
@@ -91,11 +91,11 @@ def test_means_per_instance_and_drawn():
     from stau_rl.speed.jax_scan import simulate
 
     means = np.random.default_rng(0).random((3, 1001))
-    regret, pulls = simulate(**(GAME | {"means": means}), seed=0, instances=1001, chunk=256)
+    regret, pulls = simulate(**(PROBLEM | {"means": means}), seed=0, instances=1001, chunk=256)
     np.testing.assert_allclose(regret, (pulls * (means.max(axis=0) - means)).sum(axis=0), rtol=1e-5, atol=1e-4)
     # Best-arm share 1/3 under random play; aligned means and pulls give the best arm more.
     assert (pulls[means.argmax(axis=0), np.arange(1001)]).mean() > 40
-    drawn, _ = simulate(**(GAME | {"means": 3}), seed=0, instances=1001)
+    drawn, _ = simulate(**(PROBLEM | {"means": 3}), seed=0, instances=1001)
     assert abs(drawn.mean() - regret.mean()) < 4 * np.hypot(drawn.std(), regret.std()) / np.sqrt(1001)
 
 
@@ -115,7 +115,7 @@ def test_illegal_arguments_are_named(name, value):
     from stau_rl.speed.jax_scan import simulate
 
     with pytest.raises(ValueError, match=name):
-        simulate(**({**GAME, "seed": 0, "instances": 10} | {name: value}))
+        simulate(**({**PROBLEM, "seed": 0, "instances": 10} | {name: value}))
 
 
 def test_sweep_names_its_settings():

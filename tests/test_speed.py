@@ -7,14 +7,15 @@ import pandas as pd
 import pytest
 import torch
 
+from stau_rl.cli.main import main
 from stau_rl.cli.speed import Speed, ratios
 from stau_rl.pages.readme import README
 from stau_rl.pages.speed import draw, tables
+from stau_rl.speed import loops as speed_loops
 from stau_rl.speed import measure as speed
-from stau_rl.speed import players as speed_players
 from stau_rl.speed import worker as speed_worker
 from stau_rl.speed.instructions import loop_instructions
-from stau_rl.speed.players import Case, players
+from stau_rl.speed.loops import Case, loops
 from stau_rl.speed.rows import COLUMNS, KEY, ROWS, append, compare, latest, read
 from stau_rl.speed.torch_step import TorchPeer
 from stau_rl.speed.worker import EXACT_REGRET, Worker, distance
@@ -75,7 +76,7 @@ def test_a_file_that_cannot_grow_is_told_before_anything_is_measured(
     file = tmp_path / "rows.csv"
     file.write_text(text)
     with pytest.raises(SystemExit) as ended:
-        speed.main(["--device", "cpu", "--rows", str(file)])
+        main(["speed", "--device", "cpu", "--rows", str(file)])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
     assert file.read_text() == text
@@ -132,7 +133,7 @@ def test_a_wrong_regret_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("sharpness", "head"), [({"tau": 5.0}, "s_tau(tau=5)"), ({"beta": 1.0}, "softmax(beta=1)")])
-def test_the_torch_peer_plays_the_exact_game(sharpness, head) -> None:
+def test_the_torch_peer_plays_the_exact_problem(sharpness, head) -> None:
     peer = TorchPeer(np.array([[0.9], [0.8]]), horizon=100, instances=20_000, device="cpu", compiled=False, **sharpness)
     peer.run(3)
     first = peer.regret()
@@ -144,10 +145,10 @@ def test_the_torch_peer_plays_the_exact_game(sharpness, head) -> None:
 
 
 def test_cases_leave_room_for_choices() -> None:
-    for player in (*players("cpu").values(), *players("cuda").values()):
+    for loop in (*loops("cpu").values(), *loops("cuda").values()):
         for arms in (2, 10, 32, 128, 1024):
-            if player.engine is not None or arms == 10:
-                assert all(player.case("softmax(beta=1)", arms, n).steps >= 2 * arms for n in player.sizes(arms))
+            if loop.engine is not None or arms == 10:
+                assert all(loop.case("softmax(beta=1)", arms, n).steps >= 2 * arms for n in loop.sizes(arms))
 
 
 @pytest.fixture
@@ -155,8 +156,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the compiled engine, on few instances; the worker is played in this process."""
 
     class Here:
-        def __init__(self, player, limit) -> None:
-            self.player, self._server = player, speed_worker._Server(player)
+        def __init__(self, loop, limit) -> None:
+            self.loop, self._server = loop, speed_worker._Server(loop)
 
         def ask(self, question, *arguments):
             return getattr(self._server, question)(*arguments)
@@ -164,17 +165,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         def stop(self) -> None:
             pass
 
-    kept = players("cpu")["numba"]
-    few = speed_players.Player("numba", "cpu", kept.make, lambda arms: (64, 128), 20, "numba", "numba")
-    absent = speed_players.Player("JAX scan", "cpu", kept.make, lambda arms: (64,), 20, "no_such_package")
-    monkeypatch.setattr(speed, "players", lambda device: {"numba": few, "JAX scan": absent})
+    kept = loops("cpu")["numba"]
+    few = speed_loops.Loop("numba", "cpu", kept.make, lambda arms: (64, 128), 20, "numba", "numba")
+    absent = speed_loops.Loop("JAX scan", "cpu", kept.make, lambda arms: (64,), 20, "no_such_package")
+    monkeypatch.setattr(speed, "loops", lambda device: {"numba": few, "JAX scan": absent})
     monkeypatch.setattr(speed, "Worker", Here)
 
 
 def test_the_command_measures_prints_and_keeps(small, tmp_path, capsys) -> None:
     file = tmp_path / "rows.csv"
-    game = ["--device", "cpu", "--arms", "10", "--head", "s_tau(tau=5)", "--rows", str(file)]
-    speed.main([*game, "--repeats", "2"])
+    setup = ["--device", "cpu", "--arms", "10", "--head", "s_tau(tau=5)", "--rows", str(file)]
+    main(["speed", *setup, "--repeats", "2"])
     (row,) = read(file).to_dict("records")
     assert (row["engine"], row["head"], row["arms"], row["repeats"], row["steps"]) == (
         "numba",
@@ -192,8 +193,9 @@ def test_the_command_measures_prints_and_keeps(small, tmp_path, capsys) -> None:
     assert "1 rows added to" in shown
     # A log alone restores the file.
     assert file.read_text() in shown
-    speed.main(
+    main(
         [
+            "speed",
             "--device",
             "cpu",
             "--arms",
@@ -211,14 +213,14 @@ def test_the_command_measures_prints_and_keeps(small, tmp_path, capsys) -> None:
 
 
 def test_a_wrong_peer_is_left_out(small, tmp_path, monkeypatch, capsys) -> None:
-    kept = players("cpu")["numba"]
-    both = dict(speed.players("cpu"))
-    both["JAX scan"] = speed_players.Player("JAX scan", "cpu", kept.make, lambda arms: (64,), 20, "numpy")
-    monkeypatch.setattr(speed, "players", lambda device: both)
+    kept = loops("cpu")["numba"]
+    both = dict(speed.loops("cpu"))
+    both["JAX scan"] = speed_loops.Loop("JAX scan", "cpu", kept.make, lambda arms: (64,), 20, "numpy")
+    monkeypatch.setattr(speed, "loops", lambda device: both)
     check = speed_worker._Server.check
 
     def wrong(self, head):
-        return check(self, head) if self._player.engine else distance(np.arange(100.0), 4.5)
+        return check(self, head) if self._loop.engine else distance(np.arange(100.0), 4.5)
 
     monkeypatch.setattr(speed_worker._Server, "check", wrong)
     file = tmp_path / "rows.csv"
@@ -251,14 +253,14 @@ def test_a_wrong_loop_adds_no_row(small, tmp_path, monkeypatch) -> None:
 )
 def test_misuse_is_one_line(arguments, message, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
-        speed.main([*arguments, *([] if "--device" in arguments else ["--device", "cpu"])])
+        main(["speed", *arguments, *([] if "--device" in arguments else ["--device", "cpu"])])
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_worker_answers_from_a_process_of_its_own_and_is_left_out_when_it_takes_too_long() -> None:
-    player = players("cpu")["numba"]
-    worker = Worker(player, 120.0)
+    loop = loops("cpu")["numba"]
+    worker = Worker(loop, 120.0)
     try:
         with pytest.raises(ValueError, match="numba: AttributeError"):
             worker.ask("no_such_question")

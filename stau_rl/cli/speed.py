@@ -136,7 +136,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def ratios(rows: "pd.DataFrame") -> list[str]:
     """How the fastest engine stands to each kind of peer, a line per head, at the peers' number of arms."""
-    from stau_rl.speed.players import PEERS_ARMS
+    from stau_rl.speed.loops import PEERS_ARMS
     from stau_rl.speed.rows import compare
 
     lines = []

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from stau_rl.figures.palette import COLOURS, DASHES
 from stau_rl.files.whole import whole_file
 from stau_rl.pages.paths import DOCS
-from stau_rl.speed.players import PEERS_ARMS
+from stau_rl.speed.loops import PEERS_ARMS
 from stau_rl.speed.rows import PEERS, ROWS, compare, latest, read
 
 FIGURE = DOCS / "speed.png"

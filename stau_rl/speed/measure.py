@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from stau_rl.machine.threads import cores
-from stau_rl.speed.players import PEERS_ARMS, Case, players, special_ceiling
+from stau_rl.speed.loops import PEERS_ARMS, Case, loops, special_ceiling
 from stau_rl.speed.rows import stamp
 from stau_rl.speed.worker import SEED, Worker
 
@@ -52,17 +52,17 @@ def measure(
         Rows as in `stau_rl.speed.rows`; of several batch sizes, the fastest.
 
     Raises:
-        ValueError: an engine plays another game, or does not run.
+        ValueError: an engine is wrong, or does not run.
     """
     rows: list[dict[str, Any]] = []
     ceiling = special_ceiling() if device == "cuda" else math.nan
     common = stamp(device_name(device), cores(), SEED, repeats, commit)
     workers = []
-    for player in players(device).values():
-        if player.missing():
-            report(f"{player.name} is left out: the package {player.needs} is not installed")
+    for loop in loops(device).values():
+        if loop.missing():
+            report(f"{loop.name} is left out: the package {loop.needs} is not installed")
         else:
-            workers.append(Worker(player, limit))
+            workers.append(Worker(loop, limit))
     try:
         for head in heads:
             for k in arms:
@@ -76,26 +76,26 @@ def measure(
 
 
 def _ready(workers: list[Worker], head: str, arms: int, report: Report) -> dict[Worker, dict[Case, dict[str, Any]]]:
-    """Check every loop and have it set up its games; peers that fail to are left out from here on."""
+    """Check every loop and have it set up its cases; peers that fail to are left out from here on."""
     found: dict[Worker, dict[Case, dict[str, Any]]] = {}
     for worker in list(workers):
-        player = worker.player
-        if arms != PEERS_ARMS and player.engine is None:
+        loop = worker.loop
+        if arms != PEERS_ARMS and loop.engine is None:
             continue
-        report(f"{player.name}: checking and compiling {head}, {arms} arms")
+        report(f"{loop.name}: checking and compiling {head}, {arms} arms")
         try:
-            sizes = [player.case(head, arms, size) for size in player.sizes(arms)]
+            sizes = [loop.case(head, arms, size) for size in loop.sizes(arms)]
             cases = {case: worker.ask("prepare", case) for case in sizes}
             facts = {"regret_z": worker.ask("check", head), "same_histories": math.nan}
-            if player.engine is not None:
+            if loop.engine is not None:
                 few = max(32, 4096 // arms)
                 facts["same_histories"] = worker.ask("same", Case(head, few, arms + 100, arms))
                 if not facts["same_histories"] >= (SAME_HISTORIES if arms <= 32 else SAME_OF_MANY_ARMS):
                     share = facts["same_histories"]
-                    raise ValueError(f"{player.name}: only {share:.3f} of the histories are those of the reference")
+                    raise ValueError(f"{loop.name}: only {share:.3f} of the histories are those of the reference")
             found[worker] = {case: facts | measured for case, measured in cases.items()}
         except (TimeoutError, ValueError) as error:
-            if player.engine is not None:
+            if loop.engine is not None:
                 raise ValueError(str(error)) from None
             worker.stop()
             workers.remove(worker)
@@ -109,7 +109,7 @@ def _turns(ready: dict[Worker, dict[Case, dict[str, Any]]], repeats: int, report
     for turn in range(repeats):
         for worker, cases in ready.items():
             for case in cases:
-                report(f"round {turn + 1} of {repeats}: {worker.player.name}, {case.head}, {case.arms} arms")
+                report(f"round {turn + 1} of {repeats}: {worker.loop.name}, {case.head}, {case.arms} arms")
                 seconds = worker.ask("time", case, SEED + turn)
                 rates.setdefault((worker, case), []).append(case.instances * case.arms * case.steps / seconds)
     return rates
@@ -120,7 +120,7 @@ def _row(worker: Worker, cases: dict[Case, dict[str, Any]], rates: dict[Any, lis
     p20, median, p80 = np.quantile(rates[worker, best], (0.2, 0.5, 0.8))
     facts = {"settings": "", "special": math.nan} | worker.ask("facts", best)
     return {
-        "engine": worker.player.name,
+        "engine": worker.loop.name,
         "head": best.head,
         "arms": best.arms,
         "instances": best.instances,

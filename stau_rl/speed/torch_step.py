@@ -26,7 +26,7 @@ def step(counts: Any, sums: Any, uniforms: Any, width: Any, means: Any, tau: flo
 
 
 class TorchPeer:
-    """A game that is played again and again."""
+    """A case that is played again and again."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class TorchPeer:
         self._counts = counts
 
     def regret(self) -> NDArray[np.float64]:
-        """Pseudo-regret of the last game, float64 [instances]."""
+        """Pseudo-regret of the last play, float64 [instances]."""
         means = self._means.double()
         gaps = means.max(0, keepdim=True).values - means
         return (self._counts.double() * gaps).sum(0).cpu().numpy()

@@ -1,4 +1,4 @@
-"""A process that checks and plays the games of one loop of `stau-rl speed`, and says what they took."""
+"""A process that checks and plays the cases of one loop of `stau-rl speed`, and says what they took."""
 
 import math
 import multiprocessing
@@ -13,7 +13,7 @@ import numpy as np
 
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.speed.jax_scan import stop_workers
-from stau_rl.speed.players import Case, Game, Player, players
+from stau_rl.speed.loops import Case, Loop, Setup, loops
 
 SEED = 1
 # Exact expected regret of centred UCB (c = 1) on Bernoulli arms (.9, .8) after 100 plays, by dynamic programming over
@@ -24,15 +24,15 @@ CHECKED_INSTANCES, STANDARD_ERRORS = 16_384, 4.0
 
 
 class Worker:
-    """A process that plays the games of one loop, one at a time, when told."""
+    """A process that plays the cases of one loop, one at a time, when told."""
 
-    def __init__(self, player: Player, limit: float) -> None:
+    def __init__(self, loop: Loop, limit: float) -> None:
         """Start it; an answer may take `limit` seconds."""
         context = multiprocessing.get_context("spawn")
-        self.player, self._limit = player, limit
+        self.loop, self._limit = loop, limit
         self._here, there = context.Pipe()
         # Not a daemon: a scan may have processes of its own.
-        self._process = context.Process(target=_serve, args=(there, player.device, player.name))
+        self._process = context.Process(target=_serve, args=(there, loop.device, loop.name))
         self._process.start()
         there.close()
 
@@ -46,12 +46,12 @@ class Worker:
         try:
             self._here.send((question, arguments))
             if not self._here.poll(self._limit):
-                raise TimeoutError(f"{self.player.name} has taken more than {self._limit:.0f} s")
+                raise TimeoutError(f"{self.loop.name} has taken more than {self._limit:.0f} s")
             ok, answer = self._here.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise TimeoutError(f"{self.player.name} has ended without an answer") from None
+            raise TimeoutError(f"{self.loop.name} has ended without an answer") from None
         if not ok:
-            raise ValueError(f"{self.player.name}: {answer}")
+            raise ValueError(f"{self.loop.name}: {answer}")
         return answer
 
     def stop(self) -> None:
@@ -72,7 +72,7 @@ def _serve(connection: Any, device: str, name: str) -> None:
     # Peers share the card's memory; must be set before JAX starts.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
-        _answer(connection, _Server(players(device)[name]))
+        _answer(connection, _Server(loops(device)[name]))
     finally:
         stop_workers()
 
@@ -94,16 +94,16 @@ def _answer(connection: Any, server: "_Server") -> None:
 class _Server:
     """The questions that a worker answers."""
 
-    def __init__(self, player: Player) -> None:
-        self._player = player
-        self._games: dict[Case, Game] = {}
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+        self._setups: dict[Case, Setup] = {}
 
     def check(self, head: str) -> float:
         """Distance of the mean regret from the exact value, in standard errors."""
         case = Case(head, CHECKED_INSTANCES, EXACT_STEPS, len(EXACT_MEANS), EXACT_MEANS)
-        game = self._player.make(case)
-        game.seconds(SEED)
-        return distance(game.regret(), EXACT_REGRET[head])
+        setup = self._loop.make(case)
+        setup.seconds(SEED)
+        return distance(setup.regret(), EXACT_REGRET[head])
 
     def same(self, case: Case) -> float:
         """Share of histories identical to the float64 reference."""
@@ -112,8 +112,8 @@ class _Server:
         from stau_rl.kernels import torch_loop
 
         options: dict[str, Any] = {"seed": SEED, "first_instance": 0, "horizon": case.steps, "record": True}
-        options |= {"checkpoints": np.array([case.steps]), "device": self._player.device}
-        engine = ENGINES[self._player.engine or "torch"]
+        options |= {"checkpoints": np.array([case.steps]), "device": self._loop.device}
+        engine = ENGINES[self._loop.engine or "torch"]
         ours = engine.simulate(case.policy, case.table(), dtype="float32", **options)
         threads = torch.get_num_threads()
         # Tensors this small are slower on several threads.
@@ -123,19 +123,19 @@ class _Server:
         return float((ours.actions == theirs.actions).all(axis=0).mean())
 
     def prepare(self, case: Case) -> dict[str, float]:
-        """Set a game up and play it once and again: memory, and what compiling took if no cache on disk had it."""
-        with _peak_memory(self._player) as found:
-            self._games[case] = self._player.make(case)
-            first = self._games[case].seconds(SEED)
-        return found | {"compile_seconds": max(0.0, first - self._games[case].seconds(SEED))}
+        """Set a case up and play it once and again: memory, and what compiling took if no cache on disk had it."""
+        with _peak_memory(self._loop) as found:
+            self._setups[case] = self._loop.make(case)
+            first = self._setups[case].seconds(SEED)
+        return found | {"compile_seconds": max(0.0, first - self._setups[case].seconds(SEED))}
 
     def time(self, case: Case, seed: int) -> float:
         """Seconds of one run."""
-        return self._games[case].seconds(seed)
+        return self._setups[case].seconds(seed)
 
     def facts(self, case: Case) -> dict[str, Any]:
-        """What else is known of a game."""
-        return self._games[case].facts()
+        """What else is known of a case."""
+        return self._setups[case].facts()
 
 
 def distance(regret: Any, exact: float) -> float:
@@ -151,13 +151,13 @@ def distance(regret: Any, exact: float) -> float:
 
 
 @contextmanager
-def _peak_memory(player: Player) -> Iterator[dict[str, float]]:
+def _peak_memory(loop: Loop) -> Iterator[dict[str, float]]:
     """Memory that the block takes at most on top of what was held before, MiB; nan where nothing tells."""
     found = {"peak_memory_mib": math.nan}
-    if player.device == "cpu":
+    if loop.device == "cpu":
         _reset_host_peak()
         before, peak = _host_peak(), _host_peak
-    elif player.needs == "jax":
+    elif loop.needs == "jax":
         import jax
 
         def peak() -> float:

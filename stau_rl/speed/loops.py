@@ -25,7 +25,7 @@ PEERS_ARMS = 10
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One game: centred UCB scores | `head` on Bernoulli arms.
+    """What is played: centred UCB scores | `head` on Bernoulli arms.
 
     Attributes:
         head: text of the head, a softmax or s_tau.
@@ -59,21 +59,21 @@ class Case:
         return {"beta" if isinstance(head, Softmax) else "tau": float(value)}
 
 
-class Game(Protocol):
+class Setup(Protocol):
     """A case set up for one loop."""
 
     def seconds(self, seed: int) -> float:
         """Play it; what that took, up to the counts of pulls lying on the device."""
 
     def regret(self) -> NDArray[np.float64]:
-        """Pseudo-regret of the game just played, float64 [instances]."""
+        """Pseudo-regret of what was just played, float64 [instances]."""
 
     def facts(self) -> dict[str, Any]:
         """What else is known: `settings`, `special` (special functions per arm-step)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Player:
+class Loop:
     """One loop.
 
     Attributes:
@@ -88,7 +88,7 @@ class Player:
 
     name: str
     device: str
-    make: Callable[[Case], Game]
+    make: Callable[[Case], Setup]
     sizes: Callable[[int], tuple[int, ...]]
     steps: int
     needs: str
@@ -103,13 +103,13 @@ class Player:
         return find_spec(self.needs) is None
 
 
-def players(device: str) -> dict[str, Player]:
+def loops(device: str) -> dict[str, Loop]:
     """The loops of a device, ours first."""
-    found = _cuda_players() if device == "cuda" else _cpu_players()
-    return {player.name: player for player in found}
+    found = _cuda_loops() if device == "cuda" else _cpu_loops()
+    return {loop.name: loop for loop in found}
 
 
-def _cpu_players() -> list[Player]:
+def _cpu_loops() -> list[Loop]:
     from stau_rl.speed.jax_settings import FASTEST, Settings
 
     # The scan of library functions as a JAX user writes it at its best: layout, batch, chunk, form of the power.
@@ -117,17 +117,17 @@ def _cpu_players() -> list[Player]:
     per_core = replace(library, processes=os.cpu_count())
     small, large = lambda _: (8_192,), lambda _: (16_384, 65_536)
     return [
-        Player("numba", "cpu", partial(EngineGame, "numba", "cpu"), _engine_sizes, 1_000, "numba", "numba"),
-        Player("torch", "cpu", partial(EngineGame, "torch", "cpu"), small, 50, "torch", None),
-        Player("torch eager step", "cpu", partial(TorchGame, "cpu", False), small, 50, "torch"),
-        Player("torch.compile step", "cpu", partial(TorchGame, "cpu", True), small, 50, "torch"),
-        Player("JAX scan", "cpu", partial(JaxGame, "cpu", library), large, 250, "jax"),
-        Player("JAX scan, a process per core", "cpu", partial(JaxGame, "cpu", per_core), large, 250, "jax"),
-        Player("JAX scan, kernel rewritten by hand", "cpu", partial(JaxGame, "cpu", FASTEST), large, 500, "jax"),
+        Loop("numba", "cpu", partial(EngineSetup, "numba", "cpu"), _engine_sizes, 1_000, "numba", "numba"),
+        Loop("torch", "cpu", partial(EngineSetup, "torch", "cpu"), small, 50, "torch", None),
+        Loop("torch eager step", "cpu", partial(TorchSetup, "cpu", False), small, 50, "torch"),
+        Loop("torch.compile step", "cpu", partial(TorchSetup, "cpu", True), small, 50, "torch"),
+        Loop("JAX scan", "cpu", partial(JaxSetup, "cpu", library), large, 250, "jax"),
+        Loop("JAX scan, a process per core", "cpu", partial(JaxSetup, "cpu", per_core), large, 250, "jax"),
+        Loop("JAX scan, kernel rewritten by hand", "cpu", partial(JaxSetup, "cpu", FASTEST), large, 500, "jax"),
     ]
 
 
-def _cuda_players() -> list[Player]:
+def _cuda_loops() -> list[Loop]:
     from stau_rl.speed.jax_settings import Settings
 
     base = Settings(chunk=None, vector_width=None, cache_rsqrt=True, softplus="log", rng="unsafe_rbg")
@@ -137,11 +137,11 @@ def _cuda_players() -> list[Player]:
         "JAX scan, arms apart": replace(base, layout="arms_apart", unroll=4),
     }
     return [
-        Player("triton", "cuda", TritonGame, _cuda_sizes, 1_000, "triton", "triton"),
-        Player("torch eager step", "cuda", partial(TorchGame, "cuda", False), _cuda_sizes, 50, "torch"),
-        Player("torch.compile step", "cuda", partial(TorchGame, "cuda", True), _cuda_sizes, 200, "torch"),
+        Loop("triton", "cuda", TritonSetup, _cuda_sizes, 1_000, "triton", "triton"),
+        Loop("torch eager step", "cuda", partial(TorchSetup, "cuda", False), _cuda_sizes, 50, "torch"),
+        Loop("torch.compile step", "cuda", partial(TorchSetup, "cuda", True), _cuda_sizes, 200, "torch"),
         *(
-            Player(name, "cuda", partial(JaxGame, "cuda", scan), _cuda_sizes, 1_000, "jax")
+            Loop(name, "cuda", partial(JaxSetup, "cuda", scan), _cuda_sizes, 1_000, "jax")
             for name, scan in scans.items()
         ),
     ]
@@ -155,7 +155,7 @@ def _engine_sizes(arms: int) -> tuple[int, ...]:
     return tuple(max(512, size * 10 // arms // 64 * 64) for size in (16_384, 65_536))
 
 
-class EngineGame:
+class EngineSetup:
     """A case for an engine, on float32 scores; seconds include its own set-up and what it returns."""
 
     def __init__(self, engine: str, device: str, case: Case) -> None:
@@ -164,7 +164,7 @@ class EngineGame:
         self._regret = np.empty(0)
 
     def seconds(self, seed: int) -> float:
-        """As `Game`."""
+        """As `Setup`."""
         steps, begun = self._case.steps, time.perf_counter()
         block = self._engine.simulate(
             self._case.policy,
@@ -181,15 +181,15 @@ class EngineGame:
         return took
 
     def regret(self) -> NDArray[np.float64]:
-        """As `Game`."""
+        """As `Setup`."""
         return self._regret
 
     def facts(self) -> dict[str, Any]:
-        """As `Game`."""
+        """As `Setup`."""
         return {}
 
 
-class TritonGame:
+class TritonSetup:
     """A case for the Triton engine; seconds are the device's own, launches included, results left there."""
 
     def __init__(self, case: Case) -> None:
@@ -206,16 +206,16 @@ class TritonGame:
         self._run = self._make(0)
 
     def seconds(self, seed: int) -> float:
-        """As `Game`."""
+        """As `Setup`."""
         self._run = self._make(seed)
         return _device_seconds(self._run.run)
 
     def regret(self) -> NDArray[np.float64]:
-        """As `Game`."""
+        """As `Setup`."""
         return self._run.collect().regret[0]
 
     def facts(self) -> dict[str, Any]:
-        """As `Game`; registers and spilled bytes are in the settings."""
+        """As `Setup`; registers and spilled bytes are in the settings."""
         end = self._steps - self._steps % 2
         kernel = self._run.launch(end - 2, end, True)
         found = {"settings": f"registers {kernel.n_regs}, spilled bytes {kernel.n_spills * 4}"}
@@ -228,7 +228,7 @@ class TritonGame:
         return found | {"special": counts.get("special", 0.0)}
 
 
-class TorchGame:
+class TorchSetup:
     """A case for the step of a torch user."""
 
     def __init__(self, device: str, compiled: bool, case: Case) -> None:
@@ -245,21 +245,21 @@ class TorchGame:
         )
 
     def seconds(self, seed: int) -> float:
-        """As `Game`."""
+        """As `Setup`."""
         begun = time.perf_counter()
         self._peer.run(seed)
         return time.perf_counter() - begun
 
     def regret(self) -> NDArray[np.float64]:
-        """As `Game`."""
+        """As `Setup`."""
         return self._peer.regret()
 
     def facts(self) -> dict[str, Any]:
-        """As `Game`."""
+        """As `Setup`."""
         return {}
 
 
-class JaxGame:
+class JaxSetup:
     """A case for a JAX scan; with worker processes, seconds include sending the results."""
 
     def __init__(self, device: str, settings: Any, case: Case) -> None:
@@ -270,28 +270,28 @@ class JaxGame:
             if jax.default_backend() != "gpu":
                 raise ValueError(f"JAX sees no GPU, its backend is {jax.default_backend()}")
         self._settings = settings
-        self._game: dict[str, Any] = {"means": case.arms if case.means is None else np.array(case.means), "c": 1.0}
-        self._game |= {"horizon": case.steps, "instances": case.instances, "settings": settings, **case.sharpness}
+        self._problem: dict[str, Any] = {"means": case.arms if case.means is None else np.array(case.means), "c": 1.0}
+        self._problem |= {"horizon": case.steps, "instances": case.instances, "settings": settings, **case.sharpness}
         self._fetch: Callable[[], Any] = tuple
 
     def seconds(self, seed: int) -> float:
-        """As `Game`."""
+        """As `Setup`."""
         from stau_rl.speed.jax_scan import simulate, start
 
         begun = time.perf_counter()
         if self._settings.processes is None:
-            self._fetch = start(seed=seed, **self._game)
+            self._fetch = start(seed=seed, **self._problem)
         else:
-            found = simulate(seed=seed, **self._game)
+            found = simulate(seed=seed, **self._problem)
             self._fetch = lambda: found
         return time.perf_counter() - begun
 
     def regret(self) -> NDArray[np.float64]:
-        """As `Game`."""
+        """As `Setup`."""
         return self._fetch()[0]
 
     def facts(self) -> dict[str, Any]:
-        """As `Game`."""
+        """As `Setup`."""
         return {"settings": ", ".join(f"{name}={value}" for name, value in asdict(self._settings).items())}
 
 
