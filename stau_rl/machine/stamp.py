@@ -1,10 +1,11 @@
-"""What results are stamped with: the commit of the code and the name of the device."""
+"""What results are stamped with: the commit of the code, the versions of packages, the name of the device."""
 
 import contextlib
 import os
 import platform
 import subprocess
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -31,10 +32,28 @@ def current_commit() -> str:
         return elsewhere
 
 
-def device() -> str:
-    """The processor's name, or at least its architecture."""
+def device_name(device: str = "cpu") -> str:
+    """Name of a device as its rows give it: the GPU's, or the processor's (its architecture where it has no name)."""
+    if device != "cpu":
+        import torch
+
+        return str(torch.cuda.get_device_name(device))
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return f"{platform.machine()} CPU"
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Versions of Python and of those of the packages that are installed, by name."""
+    found = {"python": platform.python_version()}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def device() -> str:
+    """Name of the processor."""
+    return device_name()

@@ -19,7 +19,7 @@ import pandas as pd
 from stau_rl.files.finished import TIMING as SECONDS
 from stau_rl.files.finished import read_timing, write_table
 from stau_rl.files.whole import whole_file, write_json
-from stau_rl.machine.stamp import device
+from stau_rl.machine.stamp import device_name
 from stau_rl.pages.claim_data import COMPARISONS, CURVES, TIMING, ClaimData
 from stau_rl.pages.claim_figures import save_figures
 from stau_rl.pages.claim_settings import claim_settings
@@ -94,11 +94,7 @@ def publish(folder: Path = RUN, results: Path = RESULTS) -> None:
 
 def played_on(rows: pd.DataFrame) -> str:
     """Name of the GPU if one played some rows, else the processor's, or at least its architecture."""
-    if rows["engine"].str.contains(" cuda").any():
-        import torch
-
-        return torch.cuda.get_device_name()
-    return device()
+    return device_name("cuda" if rows["engine"].str.contains(" cuda").any() else "cpu")
 
 
 def write(data: ClaimData) -> None:

@@ -2,12 +2,9 @@
 
 import os
 import platform
-import resource
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +19,10 @@ from stau_rl.heads import Head
 from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
+from stau_rl.machine.memory import peak_gpu_memory_mib, peak_memory_mib
 from stau_rl.machine.phases import Phases
 from stau_rl.machine.ranks import Ranks, current_ranks
-from stau_rl.machine.stamp import current_commit
+from stau_rl.machine.stamp import current_commit, device_name, versions
 from stau_rl.machine.wake import wake_gpu
 from stau_rl.plugin.plugin_head import plugin_hashes
 from stau_rl.regret.burnetas_katehakis import regret_constant
@@ -212,9 +210,7 @@ def _play(
                 growing.put(policy, first, block)
 
         put = grow if growing is not None else result.put if result is not None else None
-        work = ranks.together(
-            lambda: (play_share(plan, run, ranks, put, report, phases), peak_gpu_memory_mib(plan.choices, ranks))
-        )
+        work = ranks.together(lambda: (play_share(plan, run, ranks, put, report, phases), _gpu_memory(plan, ranks)))
 
         def finish() -> None:
             assert result is not None
@@ -266,20 +262,9 @@ def default_checkpoints(horizon: int) -> list[int]:
     return [*steps[steps < horizon].tolist(), horizon]
 
 
-def peak_memory_mib() -> float:
-    """Largest resident size of this process so far, in MiB."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1024.0 * 1024.0) if sys.platform == "darwin" else peak / 1024.0
-
-
-def peak_gpu_memory_mib(choices: list[Choice], ranks: Ranks) -> float:
-    """Most memory that torch has held on this process's GPUs at once, in MiB; the driver's own is not in it."""
-    devices = {ranks.device(choice.device) for choice in choices} - {"cpu"}
-    if not devices:
-        return 0.0
-    import torch
-
-    return sum(torch.cuda.max_memory_allocated(device) for device in devices) / 2.0**20
+def _gpu_memory(plan: Plan, ranks: Ranks) -> float:
+    """Most GPU memory, MiB, that this process has held for a plan."""
+    return peak_gpu_memory_mib(ranks.device(choice.device) for choice in plan.choices)
 
 
 def _spec(
@@ -306,8 +291,8 @@ def _spec(
         "engines": [str(choice) for choice in choices],
         "baseline": baseline,
         "commit": current_commit(),
-        "versions": _versions(),
-        "device_name": _device_name(choices),
+        "versions": versions("numpy", "numba", "torch", "triton"),
+        "device_name": device_name(choices[0].device),
     }
     notes = list(dict.fromkeys(choice.note for choice in choices if choice.note))
     if notes:
@@ -320,25 +305,6 @@ def _spec(
     if means is not None:
         spec["means"] = means.tolist()
     return spec
-
-
-def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("numpy", "numba", "torch", "triton"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _device_name(choices: list[Choice]) -> str:
-    device = choices[0].device
-    if device == "cpu":
-        return f"{platform.machine()} CPU"
-    import torch
-
-    return torch.cuda.get_device_name(device)
 
 
 def _check_memory(policies: int, arms: int, instances: int, checkpoints: int, horizon: int) -> None:

@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments, measure, and print."""
     import torch
 
-    from stau_rl.machine.stamp import device
+    from stau_rl.machine.stamp import device_name
 
     parser = argparse.ArgumentParser(prog="python -m stau_rl.speed.agents", description=__doc__)
     parser.add_argument("--steps", type=whole_number, default=51_200, help="environment steps per turn")
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=whole_number, default=1, help="torch threads, for both")
     parser.add_argument("--bandits", action="store_true", help="only the vector bandits")
     given: Any = parser.parse_args(arguments)
-    print(f"{device()}, {os.cpu_count()} cores, torch {torch.__version__}, {given.threads} threads")
+    print(f"{device_name()}, {os.cpu_count()} cores, torch {torch.__version__}, {given.threads} threads")
     if not given.bandits:
         before = torch.get_num_threads()
         torch.set_num_threads(given.threads)

@@ -22,7 +22,7 @@ from torch import Tensor
 from stau_rl.files.whole import whole_file
 from stau_rl.heads import log_s_tau
 from stau_rl.kernels.gpu import fused_head
-from stau_rl.machine.stamp import current_commit
+from stau_rl.machine.stamp import current_commit, device_name
 
 MAIN = (1 << 20, 18)
 OTHERS = ((1 << 20, 6), (1 << 18, 64), (1 << 14, 1024), (4096, 18))
@@ -174,7 +174,7 @@ def stamped(rows: list[dict[str, Any]]) -> pd.DataFrame:
     import triton
 
     return pd.DataFrame(rows).assign(
-        device=torch.cuda.get_device_name(), torch=torch.__version__, triton=triton.__version__, commit=current_commit()
+        device=device_name("cuda"), torch=torch.__version__, triton=triton.__version__, commit=current_commit()
     )
 
 

@@ -10,12 +10,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stau_rl.machine.stamp import device_name
 from stau_rl.machine.threads import cores
 from stau_rl.speed.loops import PEERS_ARMS, Case, loops, special_ceiling
 from stau_rl.speed.rows import stamp
@@ -56,7 +55,7 @@ def measure(
     """
     rows: list[dict[str, Any]] = []
     ceiling = special_ceiling() if device == "cuda" else math.nan
-    common = stamp(device_name(device), cores(), SEED, repeats, commit)
+    common = stamp(_with_cores(device), cores(), SEED, repeats, commit)
     workers = []
     for loop in loops(device).values():
         if loop.missing():
@@ -134,19 +133,9 @@ def _row(worker: Worker, cases: dict[Case, dict[str, Any]], rates: dict[Any, lis
     }
 
 
-def device_name(device: str) -> str:
-    """Name of the GPU, or of the processor with its number of cores that may be used."""
-    if device == "cuda":
-        import torch
-
-        return torch.cuda.get_device_name()
-    import platform
-
-    name = platform.processor() or platform.machine()
-    with suppress(OSError, StopIteration):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        name = next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
-    return f"{name}, {cores()} cores"
+def _with_cores(device: str) -> str:
+    """Name of the device; of a processor, with the number of cores that may be used."""
+    return device_name(device) if device == "cuda" else f"{device_name()}, {cores()} cores"
 
 
 def peak_memory(horizon: int, instances: int = 100_000, arms: int = 10) -> float:
@@ -154,7 +143,8 @@ def peak_memory(horizon: int, instances: int = 100_000, arms: int = 10) -> float
     code = (
         "import sys, tempfile\n"
         "from stau_rl.cli.regret import HEADLINE_POLICIES\n"
-        "from stau_rl.regret.run import peak_memory_mib, run_regret\n"
+        "from stau_rl.machine.memory import peak_memory_mib\n"
+        "from stau_rl.regret.run import run_regret\n"
         "from stau_rl.regret.report import final_rows\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
         f"    final_rows(run_regret('bernoulli(k={arms})', HEADLINE_POLICIES, {horizon}, {instances}, out=folder))\n"

@@ -2,15 +2,13 @@
 
 import csv
 import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from stau_rl.files.whole import whole_file
-from stau_rl.machine.stamp import current_commit
+from stau_rl.machine.stamp import current_commit, versions
 
 ROWS = Path(__file__).resolve().parents[2] / "notebooks" / "results" / "speed.csv"
 COLUMNS = (
@@ -56,16 +54,11 @@ def stamp(device: str, cores: int, seed: int, repeats: int, commit: str | None =
         commit: for code that is no checkout.
     """
     here = commit or current_commit()
-    found = [f"python {platform.python_version()}"]
-    for name in ("numpy", "numba", "torch", "triton", "jax"):
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
+    found = versions("numpy", "numba", "torch", "triton", "jax")
     return {
         "commit": here.removesuffix("-dirty"),
         "dirty": here.endswith("-dirty"),
-        "versions": "; ".join(found),
+        "versions": "; ".join(f"{name} {number}" for name, number in found.items()),
         "device": device,
         "cores": cores,
         "seed": seed,
