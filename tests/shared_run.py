@@ -9,11 +9,11 @@ import sys
 from typing import Any
 
 from stau_rl.cli.main import main
-from stau_rl.regret import run as regret
+from stau_rl.regret import plan
 from stau_rl.regret.directory import RunDirectory
 
 if __name__ == "__main__":
-    regret.SMALLEST_PART = regret.LARGEST_PART = 5
+    plan.SMALLEST_PART = plan.LARGEST_PART = 5
     write_part = RunDirectory.write_part
     left = int(os.environ.get("KILL_AFTER", 0))
 

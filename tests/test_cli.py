@@ -344,8 +344,8 @@ def test_a_stop_keeps_what_is_done(
 
     played = regret.RunDirectory.write_part
     stop: Callable[..., None] = _stop_after(2, played)
-    monkeypatch.setattr(regret, "SMALLEST_PART", 5)
-    monkeypatch.setattr(regret, "LARGEST_PART", 5)
+    monkeypatch.setattr("stau_rl.regret.plan.SMALLEST_PART", 5)
+    monkeypatch.setattr("stau_rl.regret.plan.LARGEST_PART", 5)
     with monkeypatch.context() as patch:
         patch.setattr(regret.RunDirectory, "write_part", stop)
         with pytest.raises(SystemExit) as stopped:

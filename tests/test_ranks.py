@@ -13,9 +13,9 @@ import pytest
 
 from stau_rl.kernels.contract import Block
 from stau_rl.machine.ranks import Ranks, current_ranks
-from stau_rl.regret import run as regret
 from stau_rl.regret.directory import RunDirectory
 from stau_rl.regret.parts import Work, timing
+from stau_rl.regret.plan import make_plan
 from stau_rl.regret.run import run_regret
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,8 +32,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same run by this process."""
     out = tmp_path_factory.mktemp("alone") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(regret, "SMALLEST_PART", 5)
-        patch.setattr(regret, "LARGEST_PART", 5)
+        patch.setattr("stau_rl.regret.plan.SMALLEST_PART", 5)
+        patch.setattr("stau_rl.regret.plan.LARGEST_PART", 5)
         run_regret("bernoulli(k=3)", POLICIES, 60, 23, engine="torch", out=out)
     return out
 
@@ -157,7 +157,7 @@ def test_processes_take_the_devices_of_their_host_in_turn(monkeypatch: pytest.Mo
 
 
 def test_timing_is_the_longest_time_and_the_sum_of_speeds() -> None:
-    plan = regret._plan("bernoulli(k=2)", ["random"], 10, 7, 0, None, None, "torch", "cpu", "auto")
+    plan = make_plan("bernoulli(k=2)", ["random"], 10, 7, 0, None, None, "torch", "cpu", "auto")
     both = timing(plan, [{"random": Work(2.0, 0.0, 4)}, {"random": Work(1.0, 0.5, 3)}, {"random": Work()}])
     # Two arms x ten steps: 4 x 20 / 2 s + 3 x 20 / 1 s.
     assert both["arm_steps_per_second"] == {"random": 40.0 + 60.0}

@@ -15,9 +15,10 @@ from stau_rl.agents.bandit import parse_policy
 from stau_rl.envs.arms import BernoulliArms, parse_arms
 from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret import run as runner
+from stau_rl.regret.arm_table import arm_table
+from stau_rl.regret.plan import default_checkpoints, part_size
 from stau_rl.regret.result import RegretResult
-from stau_rl.regret.run import arm_table, default_checkpoints, part_size, run_regret
+from stau_rl.regret.run import run_regret
 
 POLICIES = ["centred_ucb | softmax(beta=1)", "centred_ucb | s_tau(tau=5)", "ucb1", "random"]
 # The GPU engine has tests of its own.
@@ -103,8 +104,8 @@ def test_parts_and_more_instances_never_move_numbers(monkeypatch: pytest.MonkeyP
     whole = _run()
     more = _run(instances=57)
     assert_array_equal(more.regret[..., :40], whole.regret)
-    monkeypatch.setattr(runner, "SMALLEST_PART", 7)
-    monkeypatch.setattr(runner, "LARGEST_PART", 7)
+    monkeypatch.setattr("stau_rl.regret.plan.SMALLEST_PART", 7)
+    monkeypatch.setattr("stau_rl.regret.plan.LARGEST_PART", 7)
     assert part_size(3, 60) == 7
     parts = _run()
     assert_array_equal(parts.regret, whole.regret)

@@ -43,9 +43,10 @@ SPEC = {
 }
 SCRIPT = """
 import sys
-from stau_rl.regret import run as regret
-regret.SMALLEST_PART = regret.LARGEST_PART = 10
-regret.run_regret(**{spec!r}, out=sys.argv[1], resume="resume" in sys.argv)
+from stau_rl.regret import plan
+from stau_rl.regret.run import run_regret
+plan.SMALLEST_PART = plan.LARGEST_PART = 10
+run_regret(**{spec!r}, out=sys.argv[1], resume="resume" in sys.argv)
 """
 
 
@@ -63,8 +64,8 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "SMALLEST_PART", 10)
-    monkeypatch.setattr(runner, "LARGEST_PART", 10)
+    monkeypatch.setattr("stau_rl.regret.plan.SMALLEST_PART", 10)
+    monkeypatch.setattr("stau_rl.regret.plan.LARGEST_PART", 10)
     killed, whole = tmp_path / "killed", tmp_path / "whole"
     process = _script(killed)
     try:

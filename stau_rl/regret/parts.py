@@ -1,20 +1,21 @@
 """Playing a run part by part: one policy on one stretch of instances at a time, by one process or shared by several."""
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stau_rl.agents.bandit import Policy
 from stau_rl.envs.arms import Arms
-from stau_rl.kernels.contract import ArmTable, Block
+from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import Choice
-from stau_rl.kernels.philox import ARM_MEAN, open_uniform, words
 from stau_rl.machine.phases import Phases
 from stau_rl.machine.ranks import Ranks
+from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.directory import RunDirectory
+from stau_rl.regret.plan import Plan
 from stau_rl.regret.regrets import Regrets
 
 # A network file system may go on saying for about a minute that a file it was asked for before is not there.
@@ -25,41 +26,6 @@ Report = Callable[[str, int, int], None]
 """Called with a policy's text, the instance-steps it has done and all it has to do."""
 Put = Callable[[str, int, Block], None]
 """Called with a policy's text, a part's first instance and what was played."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A run whose settings have been checked.
-
-    Attributes:
-        arms: the arms.
-        policies: the policies.
-        choices: the engine of each.
-        spec: the run's spec, JSON-able.
-        part: instances per part; the last part of a policy may have fewer.
-        tables: the arms of the parts met so far, by first instance; drawn once, as every policy meets the same arms.
-    """
-
-    arms: Arms
-    policies: list[Policy]
-    choices: list[Choice]
-    spec: dict[str, Any]
-    part: int
-    tables: dict[int, ArmTable] = field(default_factory=dict)
-
-    def table(self, first: int, size: int, ranks: Ranks) -> ArmTable:
-        """The arms of a part."""
-        if first not in self.tables:
-            device = ranks.device(self.choices[0].device)
-            self.tables[first] = arm_table(self.arms, self.spec["seed"], first, size, device)
-        return self.tables[first]
-
-    def parts(self, policy: int) -> Iterator[tuple[int, int, int]]:
-        """(number, first instance, instances) of every part of a policy; numbers count over all policies."""
-        instances = self.spec["instances"]
-        firsts = range(0, instances, self.part)
-        for number, first in enumerate(firsts, start=policy * len(firsts)):
-            yield number, first, min(self.part, instances - first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,34 +139,6 @@ def timing(plan: Plan, work: list[dict[str, Work]]) -> dict[str, Any]:
             speed[text] = sum(share.instances * plays / share.seconds for share in shares if share.seconds > 0)
     found: dict[str, Any] = {"seconds": seconds, "compile_seconds": compiling, "arm_steps_per_second": speed}
     return found | ({"processes": len(work)} if len(work) > 1 else {})
-
-
-def arm_table(arms: Arms, seed: int, first_instance: int, instances: int, device: str = "cpu") -> ArmTable:
-    """The arms of instances first_instance, first_instance + 1, ... as numbers; drawn means come from stream 1.
-
-    A device other than `cpu` makes the random words there; the means are the same.
-    """
-    fixed = arms.fixed_means
-    if fixed is not None:
-        means = fixed[:, None]
-    else:
-        numbers: Any = first_instance + np.arange(instances, dtype=np.int64)
-        index: Any = np.arange(arms.size, dtype=np.int64)[:, None]
-        if device != "cpu":
-            import torch
-
-            numbers, index = torch.as_tensor(numbers, device=device), torch.as_tensor(index, device=device)
-        uniforms = open_uniform(words(seed, numbers, index, ARM_MEAN)[0])
-        means = arms.mean_quantile(uniforms if isinstance(uniforms, np.ndarray) else uniforms.cpu().numpy())
-    return ArmTable(
-        kind=arms.reward_kind,
-        means=means,
-        sigma=arms.noise,
-        values=arms.values,
-        offsets=arms.offsets,
-        binary=arms.binary,
-        instances=instances,
-    )
 
 
 def _wait_for_part(run: RunDirectory, text: str, first: int, size: int) -> Block:

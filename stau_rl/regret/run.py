@@ -1,41 +1,29 @@
 """The regret benchmark: policies x arms x horizon x instances x seed -> regrets at checkpoints."""
 
-import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stau_rl import __version__
-from stau_rl.agents.bandit import Policy, parse_policy
-from stau_rl.envs.arms import Arms, EmpiricalArms, parse_arms
+from stau_rl.agents.bandit import Policy
+from stau_rl.envs.arms import Arms
 from stau_rl.files.identity import first_difference, identity
-from stau_rl.heads import Head
 from stau_rl.kernels.contract import Block
-from stau_rl.kernels.engines import Choice, choose_engine
-from stau_rl.kernels.philox import split_seed
 from stau_rl.machine.memory import peak_gpu_memory_mib, peak_memory_mib
 from stau_rl.machine.phases import Phases
 from stau_rl.machine.ranks import Ranks, current_ranks
-from stau_rl.machine.stamp import current_commit, device_name, versions
 from stau_rl.machine.wake import wake_gpu
-from stau_rl.plugin.plugin_head import plugin_hashes
+from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.burnetas_katehakis import regret_constant
 from stau_rl.regret.directory import RunDirectory, explained
-from stau_rl.regret.files import FORMAT, GrowingFiles
-from stau_rl.regret.parts import Plan, Report, arm_table, collect_shares, play_share, timing
+from stau_rl.regret.files import GrowingFiles
+from stau_rl.regret.parts import Report, collect_shares, play_share, timing
+from stau_rl.regret.plan import Plan, make_plan
 from stau_rl.regret.result import RegretResult
-
-ARM_STEPS_PER_PART = 2 * 10**8
-SMALLEST_PART, LARGEST_PART = 1024, 65536
-CUDA_PART = 1 << 18
-MAX_INSTANCES, MAX_HORIZON = 1 << 40, 1 << 32
-PER_DECADE = 8
 
 
 def run_regret(
@@ -95,7 +83,7 @@ def run_regret(
     plans: list[Plan] = []
 
     def prepare() -> dict[str, Any]:
-        plans.append(_plan(arms, policies, horizon, instances, seed, checkpoints, baseline, engine, device, dtype))
+        plans.append(make_plan(arms, policies, horizon, instances, seed, checkpoints, baseline, engine, device, dtype))
         return identity(plans[0].spec)
 
     _check_same(ranks.together(prepare))
@@ -123,43 +111,6 @@ def run_regret(
     finally:
         if run is not None:
             run.close()
-
-
-def _plan(
-    arms: str | Arms,
-    policies: Sequence[str | Policy],
-    horizon: int,
-    instances: int,
-    seed: int,
-    checkpoints: Sequence[int] | None,
-    baseline: str | Policy | None,
-    engine: str,
-    device: str,
-    dtype: str,
-) -> Plan:
-    arms = parse_arms(arms) if isinstance(arms, str) else arms
-    if not isinstance(arms, Arms):
-        raise ValueError(f"arms must be a text or Arms, got {arms!r}")
-    if not isinstance(device, str):
-        raise ValueError(f"device must be a text such as 'cpu' or 'cuda:0', got {device!r}")
-    parsed = _check_policies(policies)
-    horizon = _check_count("horizon", horizon, MAX_HORIZON)
-    instances = _check_count("instances", instances, MAX_INSTANCES)
-    split_seed(seed)
-    steps = _check_checkpoints(checkpoints, horizon)
-    for policy in parsed:
-        if isinstance(head := getattr(policy, "head", None), Head):
-            head.check_steps(horizon)
-    names = [str(policy) for policy in parsed]
-    base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
-    if base not in names:
-        raise ValueError(f"baseline {base!r} is not among the policies ({'; '.join(names)}); add it to them")
-    _check_memory(len(names), arms.size, instances, len(steps), horizon)
-    sample = arm_table(arms, seed, 0, 1)
-    choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
-    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
-    part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
-    return Plan(arms, parsed, choices, spec, part)
 
 
 def _check_same(identities: list[dict[str, Any]]) -> None:
@@ -247,107 +198,6 @@ def _allocate(plan: Plan, ranks: Ranks) -> RegretResult:
     )
 
 
-def part_size(arms: int, horizon: int, cuda: bool = False) -> int:
-    """Instances per part of a run: about 2 10^8 arm-steps, in whole steps of 1024 up to 65 536; 2^18 on a GPU."""
-    if cuda:
-        return CUDA_PART
-    wanted = ARM_STEPS_PER_PART // (arms * horizon)
-    return min(max(SMALLEST_PART, wanted // SMALLEST_PART * SMALLEST_PART), LARGEST_PART)
-
-
-def default_checkpoints(horizon: int) -> list[int]:
-    """Steps 10^(i/8) up to the horizon, rounded, and the horizon itself."""
-    exponents = np.arange(int(np.log10(horizon) * PER_DECADE) + 2) / PER_DECADE
-    steps = np.unique(np.rint(10.0**exponents).astype(np.int64))
-    return [*steps[steps < horizon].tolist(), horizon]
-
-
 def _gpu_memory(plan: Plan, ranks: Ranks) -> float:
     """Most GPU memory, MiB, that this process has held for a plan."""
     return peak_gpu_memory_mib(ranks.device(choice.device) for choice in plan.choices)
-
-
-def _spec(
-    arms: Arms,
-    policies: list[str],
-    horizon: int,
-    instances: int,
-    seed: int,
-    checkpoints: list[int],
-    baseline: str,
-    choices: list[Choice],
-    plugins: dict[str, str],
-) -> dict[str, Any]:
-    spec: dict[str, Any] = {
-        "format": FORMAT,
-        "version": __version__,
-        "arms": str(arms),
-        "arm_labels": list(arms.labels),
-        "policies": policies,
-        "horizon": horizon,
-        "instances": instances,
-        "seed": int(seed),
-        "checkpoints": checkpoints,
-        "engines": [str(choice) for choice in choices],
-        "baseline": baseline,
-        "commit": current_commit(),
-        "versions": versions("numpy", "numba", "torch", "triton"),
-        "device_name": device_name(choices[0].device),
-    }
-    notes = list(dict.fromkeys(choice.note for choice in choices if choice.note))
-    if notes:
-        spec["engine_note"] = "; ".join(notes)
-    if plugins:
-        spec["plugins"] = plugins
-    if isinstance(arms, EmpiricalArms):
-        spec["arms_sha256"] = arms.digest
-    means: NDArray[np.float64] | None = arms.fixed_means
-    if means is not None:
-        spec["means"] = means.tolist()
-    return spec
-
-
-def _check_memory(policies: int, arms: int, instances: int, checkpoints: int, horizon: int) -> None:
-    """Refuse a result that this machine cannot hold, before anything is written."""
-    pulls = 4 if horizon <= np.iinfo(np.int32).max else 8
-    needed = instances * (policies * (9 * checkpoints + pulls * arms + 8) + 8)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory:
-        raise ValueError(
-            f"{instances} instances of {policies} policies at {checkpoints} checkpoints need {needed / 2**30:.3g} GiB "
-            f"for their result, this machine has {memory / 2**30:.3g}; ask for fewer"
-        )
-
-
-def _check_policies(policies: Sequence[str | Policy]) -> list[Policy]:
-    if isinstance(policies, (str, Policy)) or not isinstance(policies, Iterable):
-        raise ValueError(f"policies must be a list of texts or Policy objects, got {policies!r}")
-    policies = list(policies)
-    if not policies:
-        raise ValueError("policies must name at least one policy, got none")
-    parsed = [parse_policy(policy) if isinstance(policy, str) else policy for policy in policies]
-    seen: set[str] = set()
-    for policy in parsed:
-        if not isinstance(policy, Policy):
-            raise ValueError(f"policies must be texts or Policy objects, got {policy!r}")
-        if str(policy) in seen:
-            raise ValueError(f"policy {str(policy)!r} is given twice")
-        seen.add(str(policy))
-    return parsed
-
-
-def _check_count(name: str, value: int, largest: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value <= largest:
-        raise ValueError(f"{name} must be a whole number in [1, {largest}], got {value!r}")
-    return int(value)
-
-
-def _check_checkpoints(checkpoints: Sequence[int] | None, horizon: int) -> list[int]:
-    if checkpoints is None:
-        return default_checkpoints(horizon)
-    if isinstance(checkpoints, str) or not isinstance(checkpoints, Iterable):
-        raise ValueError(f"checkpoints must be a list of steps, got {checkpoints!r}")
-    steps = sorted({_check_count("every checkpoint", step, horizon) for step in checkpoints})
-    if not steps:
-        raise ValueError("checkpoints must name at least one step, got none")
-    return steps

@@ -16,7 +16,7 @@ from stau_rl.envs.arms import BernoulliArms
 from stau_rl.heads import Softmax, parse_head
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret.parts import arm_table
+from stau_rl.regret.arm_table import arm_table
 from stau_rl.speed.instructions import SPECIAL_PER_CLOCK, loop_instructions
 
 HEADS = ("softmax(beta=1)", "s_tau(tau=5)")
