@@ -225,7 +225,8 @@ def test_rates_and_interquartile_means_of_the_page_have_intervals(data: ClaimDat
     """Gaussian arms at c = 0; Wilson's interval solves (p - rate)^2 = z^2 p (1 - p) / n for both ends p."""
     row = data.row("c", f"{ARMS['Gaussian']} c 0", "tuned")
     text = claim_page.page(data)
-    line = next(line for line in text.splitlines() if line.startswith("| Gaussian | 0 |") and "0.363" in line)
+    # A wide table is split into several that begin alike.
+    line = " ".join(line for line in text.splitlines() if line.startswith("| Gaussian | 0 |"))
     n, rate, z = row["instances"], row["stuck_rate"], 1.959963985
     ends = sorted(np.roots([1 + z * z / n, -2 * rate - z * z / n, rate * rate]).real)
     assert f"{100 * rate:.2f} [{100 * ends[0]:.2f}, {100 * ends[1]:.2f}]" in line
@@ -252,7 +253,7 @@ def test_random_policies_have_the_regret_of_their_prior(data: ClaimData) -> None
         assert abs(row["regret"] - expected) < 2 * half
 
 
-def test_the_notebook_is_a_notebook(CLAIM) -> None:
+def test_the_notebook_is_a_notebook() -> None:
     import nbformat
 
     nbformat.validate(nbformat.reads(notebook(CLAIM), as_version=4))

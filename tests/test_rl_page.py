@@ -106,7 +106,10 @@ def test_the_page_says_what_the_rows_say(results, tmp_path):
     # Learning rates at the ends of the grid, sharpness in its middle.
     assert "| `softmax(beta=1.5)` | 0.0003* |" in text
     assert "| `escort(p=1.5)` | 0.003* |" in text
-    assert "1.00, p 0.057 | 400.0 [400.0, 400.0] | 1.00, p 0.057 |" in text
+    # A wide table is split into several that begin alike.
+    row = "".join(line for line in text.splitlines() if line.startswith("| `escort(p={x}) + 1` |"))
+    assert row.count("1.00, p 0.057 |") == 2
+    assert "| 400.0 [400.0, 400.0] |" in row
     save_figures(results, tmp_path)
     first = (tmp_path / "rl_profiles.png").read_bytes()
     save_figures(results, tmp_path)
