@@ -36,6 +36,8 @@ class LearnedHead(nn.Module):
             raise ValueError(f"{self.head} changes with t; give a module the head of one step, head.at(t)")
         if self.shape and not self.learn:
             raise ValueError(f"shape={self.shape} is that of learned parameters, and {self.head} has none here")
+        # Learned parameters that no gradient moves, but an entropy control.
+        self.controlled: set[str] = set()
         self._limits: dict[str, Range] = {}
         for name in self.learn:
             known = self.head._ranges()
