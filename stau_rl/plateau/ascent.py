@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from stau_rl.kernels.philox import ACTION_REWARD, closed_uniform, words
+from stau_rl.nn.parameter_map import legal_slope, to_legal, to_raw
 from stau_rl.plateau.gradient import Sample, evaluate
 from stau_rl.plateau.methods import Learned, Method
 from stau_rl.plateau.start import Start, draw_rewards, initial_probabilities, initial_scores
@@ -145,7 +145,8 @@ class _Columns:
         self.best = self.rewards.amax(0)
         self.raw: Tensor | None = None
         if isinstance(method, Learned):
-            self.raw = torch.full_like(self.best, math.log(math.expm1(method.start - method.bound)))
+            start = to_raw("learned", method.parameter, method.start, method.limits)
+            self.raw = torch.full_like(self.best, start)
 
     def drop(self, open_: Tensor) -> bool:
         """Forget the columns that are there; whether any are left."""
@@ -160,7 +161,7 @@ class _Columns:
         """Evaluate the policies; best reward less value, [columns]."""
         parameter = None
         if isinstance(self.method, Learned) and self.raw is not None:
-            parameter = self.method.bound + softplus(self.raw)
+            parameter = to_legal(self.raw, self.method.limits)
         self.weights, self.gradient = evaluate(self.method.head, self.scores, parameter, self.closed)
         self.value = (self.weights * self.rewards).sum(0)
         return self.best - self.value
@@ -172,7 +173,7 @@ class _Columns:
         if isinstance(self.method, Learned) and self.raw is not None and update >= self.method.freeze:
             if self.method.target is None:
                 assert by_parameter is not None
-                push = torch.sigmoid(self.raw) * by_parameter
+                push = legal_slope(self.raw, self.method.limits) * by_parameter
             else:
                 entropy = torch.special.entr(self.weights).sum(0)
                 push = entropy / math.log(self.problem.arms) - self.method.target
