@@ -31,6 +31,7 @@ class Engine:
     Attributes:
         name: its name.
         module: where its `simulate` lives.
+        plan: where its `make_plan` lives, which says what it can run; empty for the reference, which runs everything.
         dtypes: floating-point types of the scores, the default first.
         cuda: it can run on a CUDA device.
         cpu: it can run on a CPU.
@@ -39,6 +40,7 @@ class Engine:
 
     name: str
     module: str
+    plan: str
     dtypes: tuple[str, ...]
     cpu: bool
     cuda: bool
@@ -79,8 +81,8 @@ class Engine:
 
     def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
         """Raise an EngineError if this engine cannot run `policy`; the message names one that can."""
-        if self.name in ("numba", "triton"):
-            import_module(f"stau_rl.kernels.{self.name}_plan").make_plan(policy.lowered(), arms, horizon)
+        if self.plan:
+            import_module(self.plan).make_plan(policy.lowered(), arms, horizon)
 
     def require(self) -> None:
         """Raise an EngineError if what this engine is built on is not installed here."""
@@ -97,9 +99,25 @@ class MissingEngineError(EngineError):
 ENGINES = {
     engine.name: engine
     for engine in (
-        Engine("triton", "stau_rl.kernels.gpu.loop", ("float32",), cpu=False, cuda=True, compiles=True),
-        Engine("numba", "stau_rl.kernels.cpu.loop", ("float32",), cpu=True, cuda=False, compiles=True),
-        Engine("torch", "stau_rl.kernels.torch_loop", ("float64", "float32"), cpu=True, cuda=True, compiles=False),
+        Engine(
+            "triton",
+            "stau_rl.kernels.gpu.loop",
+            "stau_rl.kernels.gpu.plan",
+            ("float32",),
+            cpu=False,
+            cuda=True,
+            compiles=True,
+        ),
+        Engine(
+            "numba",
+            "stau_rl.kernels.cpu.loop",
+            "stau_rl.kernels.cpu.plan",
+            ("float32",),
+            cpu=True,
+            cuda=False,
+            compiles=True,
+        ),
+        Engine("torch", "stau_rl.kernels.torch_loop", "", ("float64", "float32"), cpu=True, cuda=True, compiles=False),
     )
 }
 
