@@ -9,7 +9,7 @@ import numpy as np
 
 from stau_rl.agents.bandit import Policy
 from stau_rl.envs.arms import Arms
-from stau_rl.kernels.contract import ArmTable, Block
+from stau_rl.kernels.contract import LEVELS, ArmTable, Block
 from stau_rl.kernels.engines import Choice
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, words
 from stau_rl.machine.phases import Phases
@@ -200,6 +200,7 @@ def arm_table(arms: Arms, seed: int, first_instance: int, instances: int, device
         offsets=arms.offsets,
         binary=arms.binary,
         instances=instances,
+        mean_levels=None if fixed is not None else tuple(arms.mean_quantile(np.array(LEVELS)).tolist()),
     )
 
 
