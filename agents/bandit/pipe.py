@@ -9,6 +9,7 @@ from torch import Tensor
 from stau_rl.agents.bandit.policy import Policy
 from stau_rl.agents.bandit.scores import Score
 from stau_rl.heads import Argmax, Head
+from stau_rl.kernels.float32 import SHIFT_FREE
 from stau_rl.kernels.torch_sampling import inverse_cdf
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ class Pipe(Policy):
         # Ties of an argmax are decided on the statistics themselves, so in float64 whatever the engine's dtype.
         dtype = dtype or (torch.float64 if isinstance(self.head, Argmax) else state.dtype)
         head = self.head.at(state.step + 1)
-        weights = head.unchecked_log_weights(self.score.values(state, dtype), dim=0).exp()
+        scores = self.score.differences if head.name in SHIFT_FREE else self.score.values
+        weights = head.unchecked_log_weights(scores(state, dtype), dim=0).exp()
         if self.renormalise:
             weights = torch.where((weights > 0).any(0), weights, 1.0)
         return weights

@@ -34,7 +34,11 @@ class Policy:
 
     @property
     def may_abstain(self) -> bool:
-        """Some steps may pull no arm: they earn 0, cost mu* of regret, and leave every count as it is."""
+        """Some steps may pull no arm: they earn 0 and leave every count as it is.
+
+        Abstaining is then one more option, of mean 0, so regret is what a step gives up against max(mu*, 0): mu* for
+        abstaining where mu* >= 0, and -mu_k for a pull of arm k where every mean is negative.
+        """
         return False
 
     def lowered(self) -> "Policy":
