@@ -16,9 +16,9 @@ from stau_rl.pages import claim_text as claim_page
 from stau_rl.pages.claim_data import COMPARISONS, CURVES, ClaimData
 from stau_rl.pages.claim_figures import figures, save_figures
 from stau_rl.pages.claim_notebook import notebook
-from stau_rl.pages.claim_settings import ARMS, BONUSES, ROOT, SEED, claim_settings
+from stau_rl.pages.claim_settings import ARMS, BONUSES, SEED, claim_settings
 from stau_rl.pages.claim_verdict import verdict
-from stau_rl.pages.paths import RESULTS
+from stau_rl.pages.paths import RESULTS, ROOT
 from stau_rl.regret.lai_robbins import bernoulli_constant
 from stau_rl.regret.report import interval
 from stau_rl.regret.run import run_regret

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from stau_rl.agents.bandit import parse_policy
 from stau_rl.cli.main import main
 from stau_rl.study.engine import engine_for
 from stau_rl.study.folder import ABOUT, read_rows
@@ -135,16 +136,17 @@ def test_run_study_names_the_argument(changes: dict, message: str) -> None:
 
 
 def test_of_several_engines_each_policy_takes_the_first_that_runs_it() -> None:
-    named = "centred_ucb | softmax", "mean | asis"
+    texts = "centred_ucb | softmax", "mean | asis"
     from stau_rl.plugin.plugin_head import forget, head
 
     head("asis", a=1.0)(lambda scores, a: a * scores)
     try:
-        assert [engine_for(text, "bernoulli(k=2)", 20, "numba,torch") for text in named] == ["numba", "torch"]
+        named = [parse_policy(text) for text in texts]
+        assert [engine_for(policy, "bernoulli(k=2)", 20, "numba,torch") for policy in named] == ["numba", "torch"]
         assert engine_for(named[0], "bernoulli(k=2)", 20, "numba") == "numba"
         with pytest.raises(ValueError, match="no head 'asis'"):
             engine_for(named[1], "bernoulli(k=2)", 20, "numba, triton", "cpu")
-        rows = run_study(named, ["bernoulli(k=2)"], 20, 20, sweeps=(), engine="numba,torch")
+        rows = run_study(texts, ["bernoulli(k=2)"], 20, 20, sweeps=(), engine="numba,torch")
         assert set(rows.loc[rows["family"] == "mean | asis(a=1)", "engine"]) == {"torch cpu float64"}
         assert set(rows.loc[rows["family"] == "centred_ucb | softmax(beta=1)", "engine"]) == {"numba cpu float32"}
     finally:
