@@ -24,6 +24,7 @@ from stau_rl.study import compare as study_compare
 from stau_rl.study.compare import play_setting
 from stau_rl.study.family import Family, change_score
 from stau_rl.study.folder import read_rows, rounded
+from stau_rl.study.match import unmatched
 from stau_rl.study.pilot import seen_scores
 from stau_rl.study.play import play_settings, run_study, with_holm
 from stau_rl.study.plot import draw_study
@@ -217,9 +218,14 @@ def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_policy_says_whether_it_has_a_score_and_a_head() -> None:
-    for text in ("thompson", "random", "ucb1", "gradient_bandit"):
+    for text in ("thompson", "random", "ucb1"):
         policy = parse_policy(text)
         assert (policy.score, policy.head) == (None, None)
+    # It has preferences of its own in the place of a score, so there is nothing to tune or to match.
+    gradient = parse_policy("gradient_bandit")
+    assert (gradient.score, str(gradient.head)) == (None, "softmax(beta=1)")
+    assert not Family("gradient_bandit").tunable
+    assert unmatched("slope", Family("gradient_bandit"), Family(SOFTMAX)) == "gradient_bandit has no head on scores"
     pipe = parse_policy("mean | softmax(beta=2)")
     assert (str(pipe.score), str(pipe.head)) == ("mean", "softmax(beta=2)")
     with pytest.raises(TypeError, match="'score' and 'head'"):
@@ -387,7 +393,7 @@ def test_curves_show_every_family_and_its_band(rows: pd.DataFrame) -> None:
 def test_run_study_prints_a_line_per_setting() -> None:
     from rich.console import Console
 
-    table = run_study((SOFTMAX, S_TAU, "ucb | argmax"), ["bernoulli(k=3)"], 60, 100, 5, sweeps=())
+    table = run_study((SOFTMAX, S_TAU, "ucb | argmax"), ["bernoulli(k=3)"], 60, 100, 5, sweeps=()).table()
     assert set(family_place(table)) == {-1, 0, 1, 2}
     console = Console(width=TABLE_WIDTH, record=True, file=io.StringIO())
     console.print(render(table))

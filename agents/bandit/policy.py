@@ -22,8 +22,8 @@ class Policy:
         name: the name in the registry and in text.
         formula: what it does, in a line, for tables.
         source: where it comes from.
-        score: what its head turns into weights; None for a policy that is no `score | head`.
-        head: the head; None likewise.
+        score: the score of a policy `score | head`; None for any other.
+        head: what turns numbers into the weights that arms are drawn with; None for a policy without one.
     """
 
     __slots__ = ()

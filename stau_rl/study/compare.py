@@ -51,8 +51,8 @@ the last round of tuning (for a curve the first) was played on, `setting` the di
 # Bytes of results held at once; memory does not grow with the number of policies.
 MEMORY = 1_000_000_000
 
-Tick = Callable[[float], None]
-"""Called with the share of the setting that is done, in [0, 1]."""
+Tick = Callable[[int, int], None]
+"""Called with how much of the setting's work is done, and how much there is: instances times policies."""
 
 
 def play_setting(
@@ -81,7 +81,7 @@ class _Comparison:
         tuning = setting.budget * setting.tuning_instances + sum(n * members for members, n in setting.rounds)
         self.work = sum(family.tunable for family in self.families) * tuning
         self.work += ((6 + setting.finalists) * len(self.families) + len(setting.references)) * setting.instances
-        self.done = 0.0
+        self.done = 0
         self.engines: dict[Policy, str] = {}
         self.regret: dict[Policy, NDArray[np.float64]] = {}
         self.stuck: dict[Policy, float] = {}
@@ -111,7 +111,7 @@ class _Comparison:
             places = {str(policy): number for number, policy in enumerate(some)}
 
             def report(text: str, done: int, total: int, places: dict[str, int] = places) -> None:
-                self._advance(self.done + instances * (places[text] + done / total))
+                self._advance(self.done + instances * places[text] + instances * done // total)
 
             result = run_regret(
                 setting.arms,
@@ -131,9 +131,9 @@ class _Comparison:
                 self.engines[policy] = result.spec["engines"][number]
                 yield policy, result, number
 
-    def _advance(self, done: float) -> None:
+    def _advance(self, done: int) -> None:
         if self.tick is not None:
-            self.tick(min(1.0, done / max(1, self.work)))
+            self.tick(min(done, self.work), self.work)
 
     def rows(self) -> pd.DataFrame:
         setting, first = self.setting, self.families[0]

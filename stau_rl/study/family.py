@@ -78,7 +78,7 @@ class Family:
     def head(self) -> Head | None:
         """Head of the raw member, if it has one whose sharpness is a number."""
         head = self.raw.head
-        if head is None or head.sharpness is None:
+        if self.raw.score is None or head is None or head.sharpness is None:
             return None
         # A head that changes with the step is no family by itself; {x} in its schedule makes it one.
         return None if head.schedules else head

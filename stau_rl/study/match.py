@@ -52,7 +52,7 @@ def unmatched(kind: str, family: Family, first: Family) -> str:
         if one.templated:
             return f"{one.shown} is a template, whose {{x}} may be anything"
         head = one.raw.head
-        if head is None:
+        if one.raw.score is None or head is None:
             return f"{one.shown} has no head on scores"
         if head.schedules:
             return f"{one.shown} changes with t"
