@@ -47,6 +47,14 @@ def test_without_a_choice_it_is_the_paired_bootstrap() -> None:
     assert (same.difference, same.percent, same.p_value) == (0.0, 0.0, 1.0)
 
 
+def test_percentages_do_not_depend_on_the_unit() -> None:
+    x, y = _draw((2, 80), 1), _draw((2, 80), 2)
+    first, second = (selected_bootstrap((u * x, u * x), (u * y, u * y), seed=3, resamples=100) for u in (1.0, 2.0**-20))
+    for name in ("percent", "percent_low", "percent_high", "p_value"):
+        assert getattr(first, name) == getattr(second, name)
+    assert second.difference_low == 2.0**-20 * first.difference_low
+
+
 def test_a_choice_among_equals_widens_the_interval() -> None:
     """Two members that tuning cannot tell apart and evaluation can: the interval holds what lies between them."""
     noise = _draw((1, 200), 1)
@@ -116,6 +124,7 @@ def test_constant_families_and_baselines_that_are_not_above_0() -> None:
         ({"candidates": ([[1.0, 2.0]], [1.0])}, "of equal members"),
         ({"resamples": 1}, "resamples must be >= 2"),
         ({"confidence": 1.0}, "confidence"),
+        ({"confidence": 0.0}, "confidence"),
     ],
 )
 def test_errors_name_the_argument(changes: dict, message: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import special
 
+from stau_rl.statistics.bootstrap import group_starts
 from stau_rl.statistics.simultaneous import curve_band
 
 
@@ -141,5 +142,27 @@ def test_one_instance_has_no_band_and_errors_name_the_argument() -> None:
         curve_band([1.0], seed=0)
     with pytest.raises(ValueError, match="resamples"):
         curve_band([[1.0]], seed=0, resamples=0)
-    with pytest.raises(ValueError, match="confidence"):
-        curve_band([[1.0]], seed=0, confidence=1.0)
+    for bad in (0.0, 1.0):
+        with pytest.raises(ValueError, match="confidence"):
+            curve_band([[1.0]], seed=0, confidence=bad)
+    # A single resample is little, and legal.
+    one = curve_band(_normal((1, 50)), seed=0, resamples=1)
+    assert max(one.below, one.above) > min(one.below, one.above) == 0.0
+
+
+def test_runs_of_instances_are_resampled_with_their_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 instances in 30 runs of 3 or 4: means are ratios of sums, and the standard error is that of residuals."""
+    monkeypatch.setattr("stau_rl.statistics.simultaneous.group_starts", lambda n: group_starts(n, 30))
+    x = np.random.Generator(np.random.PCG64(5)).exponential(size=100)
+    found = curve_band(x[None], seed=7, resamples=400)
+    deviations = np.split(x - x.mean(), group_starts(100, 30)[1:])
+    sums, sizes = np.array([run.sum() for run in deviations]), np.array([run.size for run in deviations])
+    assert set(sizes) == {3, 4}
+    t = []
+    for drawn in np.random.Generator(np.random.PCG64(7)).integers(30, size=(400, 30)):
+        total = sizes[drawn].sum()
+        mean = sums[drawn].sum() / total
+        residuals = sums[drawn] - mean * sizes[drawn]
+        t.append(mean / (np.sqrt(30 / 29 * (residuals**2).sum()) / total))
+    assert found.below == pytest.approx(np.quantile(np.maximum(t, 0), 0.975), rel=1e-9)
+    assert found.above == pytest.approx(-np.quantile(np.minimum(t, 0), 0.025), rel=1e-9)

@@ -288,6 +288,13 @@ def test_intervals_cover_at_their_rate() -> None:
     [
         (lambda: mean_interval([]), "non-empty"),
         (lambda: mean_interval([1.0, 2.0], 1.0), "confidence"),
+        (lambda: mean_interval([1.0, 2.0], 0.0), "confidence"),
+        (lambda: ecdf([1.0, 2.0], 0.0), "confidence"),
+        (lambda: quantile_interval([1.0, 2.0], 0.5, 1.0), "confidence"),
+        (lambda: quantile_interval([1.0, 2.0], 0.0), "probability"),
+        (lambda: quantile_interval([1.0, 2.0], 1.0), "probability"),
+        (lambda: paired_improvement([1.0], [2.0], 0.0), "confidence"),
+        (lambda: interquartile_interval([1.0], seed=0, confidence=1.0), "confidence"),
         (lambda: quantiles([1.0], [1.5]), "probabilities"),
         (lambda: cvar([1.0], 0.0), "tail"),
         (lambda: holm([1.2]), "p_values"),

@@ -188,7 +188,7 @@ def unpaired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -
     beaten_by_x = 1 - (both[: x.size] - rank_x) / y.size
     beaten = (both[x.size :] - rank_y) / x.size
     p = float(beaten_by_x.mean())
-    if min(x.size, y.size) == 1 or p in (0.0, 1.0):
+    if min(x.size, y.size) == 1:
         return Estimate(p, np.nan, np.nan)
     variance = beaten_by_x.var(ddof=1) / x.size + beaten.var(ddof=1) / y.size
     if variance == 0:
