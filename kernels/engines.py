@@ -165,7 +165,7 @@ def choose_engine(
         raise ValueError(f"unknown engine {engine!r}; known: auto, {', '.join(ENGINES)}")
     if dtype not in ("auto", "float32", "float64"):
         raise ValueError(f"unknown dtype {dtype!r}; known: auto, float32, float64")
-    place = _check_device(device, engine)
+    place = find_device(device, engine)
     if engine != "auto":
         return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
     missing = why_no_cuda() if device == "auto" and place == "cpu" else ""
@@ -225,7 +225,12 @@ def _try(engine: Engine, policy: Any, arms: ArmTable, horizon: int, place: str, 
     return Choice(engine, place, engine.dtypes[0] if dtype == "auto" else dtype)
 
 
-def _check_device(device: str, engine: str) -> str:
+def find_device(device: str, engine: str = "torch") -> str:
+    """The device of a name: `cpu`, `cuda` or `cuda:N`; `auto` is a GPU where there is one that the engine runs on.
+
+    Raises:
+        ValueError: the name is unknown, or the device is not there.
+    """
     if device == "cpu" or (device == "auto" and engine != "auto" and not ENGINES[engine].cuda):
         return "cpu"
     kind, _, index = device.partition(":")

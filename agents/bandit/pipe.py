@@ -1,6 +1,6 @@
 """`score | head`: draw an arm from the head's weights on the scores, or abstain with the mass that they leave."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -34,8 +34,9 @@ class Pipe(Policy):
     name: ClassVar[str] = "pipe"
     formula: ClassVar[str] = "score | head"
 
-    score: Score
-    head: Head
+    # A field of its own: the base class has None here, which would be the default.
+    score: Score = field()
+    head: Head = field()
     renormalise: bool = False
 
     def __post_init__(self) -> None:

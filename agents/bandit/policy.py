@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from stau_rl.agents.bandit.scores import Score
+from stau_rl.heads import Head
 from stau_rl.spec.grammar import format_spec
 
 if TYPE_CHECKING:
@@ -20,9 +22,13 @@ class Policy:
         name: the name in the registry and in text.
         formula: what it does, in a line, for tables.
         source: where it comes from.
+        score: the score of a policy `score | head`; None for any other.
+        head: what turns numbers into the weights that arms are drawn with; None for a policy without one.
     """
 
     __slots__ = ()
+    score: Score | None = None
+    head: Head | None = None
     name: ClassVar[str]
     formula: ClassVar[str]
     source: ClassVar[str] = ""

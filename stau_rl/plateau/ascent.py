@@ -67,7 +67,7 @@ def ascend(
     *,
     closed: bool = True,
     device: str = "cpu",
-    report: Callable[[float], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> Ascent:
     """Follow the gradient from the start, s += step size times gradient.
 
@@ -79,7 +79,7 @@ def ascend(
             columns that are there are dropped, which does not change `steps`.
         closed: use closed forms of the gradient where there are some.
         device: where the tensors live.
-        report: called with the share of the updates that is done.
+        report: called now and then with the updates that are done.
 
     Returns:
         Steps and curves.
@@ -99,7 +99,7 @@ def ascend(
         for update in range(problem.updates + 1):
             if update % BLOCK == 0:
                 if report is not None:
-                    report(update / (problem.updates + 1))
+                    report(update)
                 if problem.gradient != "exact":
                     uniforms = pull_uniforms(problem.seed, problem.draws, update, BLOCK).to(device)
                 if not checkpoints and not columns.drop(steps.isinf()):
