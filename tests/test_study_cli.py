@@ -110,11 +110,13 @@ def test_the_figure_has_a_panel_per_setting_and_lines_of_reference(tmp_path: Pat
     figure = draw_study(rows)
     assert len(figure.axes) == rows["setting"].nunique()
     columns = figure.axes[0].get_subplotspec().get_gridspec().ncols
-    assert columns == min(3, len(figure.axes))
-    labels = [line.get_label() for line in figure.axes[0].get_lines()]
+    assert columns == min(2, len(figure.axes))
+    lines = [line for line in figure.axes[0].get_lines() if line.get_label() != "_coinciding"]
+    labels = [line.get_label() for line in lines]
     assert labels == ["softmax", "s_tau", "thompson", "random", "ucb1"]
     base = rows[(rows["sweep"] == "base") & (rows["family"] == "random")].iloc[0]
-    assert figure.axes[0].get_lines()[3].get_ydata()[0] == base["regret"]
+    assert lines[3].get_ydata()[0] == base["regret"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == labels
     assert len(draw_study(rows, "c").axes) == (rows["sweep"].eq("c") & rows["comparison"].eq("raw")).sum() / 3
 
 
