@@ -54,6 +54,48 @@ def test_the_numbers_of_one_head_by_hand() -> None:
     assert (row.rows, row.sparsity, row.sink_rate, row.top10_mass) == (2, 0.0, 0.5, pytest.approx(1.0))
 
 
+@pytest.mark.parametrize("fill", [-1e4, -65504.0, -1e9, float(torch.finfo(torch.float32).min)])
+@pytest.mark.parametrize("added", [False, True], ids=["in place", "added"])
+def test_a_mask_written_as_a_number_is_noticed_and_left_out_on_request(fill: float, added: bool) -> None:
+    scores = normal(2, 2, 5, 7)
+    lower = torch.ones(5, 7, dtype=torch.bool).tril(2)
+    filled = torch.where(lower, scores, scores + fill if added else fill)
+    # Of each of the four heads' 35 entries, query i of 5 sees i + 3 of 7 keys: 4 + 3 + 2 + 1 are masked.
+    with pytest.warns(
+        UserWarning, match=rf"^{4 * 10} of {4 * 35} unmasked scores lie below -1000, down to -"
+    ) as caught:
+        silent = stau_rl.analyse(filled)
+    assert "masked_below=-1000" in str(caught[0].message)
+    expected = stau_rl.analyse(scores, lower)
+    assert float(silent.tau.max()) > 10 * float(expected.tau.max())
+    pd.testing.assert_frame_equal(stau_rl.analyse(filled, masked_below=-1000.0), expected)
+    pd.testing.assert_frame_equal(stau_rl.analyse(filled, lower), expected)
+    pd.testing.assert_frame_equal(stau_rl.analyse(filled.numpy(), causal=True), expected)
+
+
+def test_ordinary_scores_give_no_warning_and_low_ones_are_kept() -> None:
+    """Scores of a few hundred are large, not masked; NaN is not lower than anything."""
+    table = stau_rl.analyse(normal(1, 1, 4, 6, scale=200.0))
+    assert table["rows"].tolist() == [4] * 3
+    with pytest.raises(ValueError, match="hold 4 NaN"):
+        stau_rl.analyse(torch.full((1, 1, 2, 2), math.nan), masked_below=-1000.0)
+    for bad in (math.nan, -math.inf):
+        with pytest.raises(ValueError, match="masked_below must be finite or None, got "):
+            stau_rl.analyse(normal(1, 1, 2, 2), masked_below=bad)
+
+
+def test_the_command_says_what_looks_masked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = normal(1, 1, 6, 6).float().numpy()
+    lower = np.tril(np.ones((6, 6), dtype=bool))
+    np.savez(tmp_path / "scores.npz", scores=np.where(lower, scores, np.float32(-1e4)))
+    main(["analyse", str(tmp_path / "scores.npz")])
+    assert "warning: 15 of 36 unmasked scores lie below -1000, down to -1e+04" in capsys.readouterr().err
+    out = tmp_path / "table.csv"
+    main(["analyse", str(tmp_path / "scores.npz"), "--masked-below", "-1000", "--out", str(out)])
+    assert "warning" not in capsys.readouterr().err
+    pd.testing.assert_frame_equal(pd.read_csv(out), stau_rl.analyse(scores, lower))
+
+
 def test_before_and_after() -> None:
     scores = normal(1, 1, 40, 30, scale=6.0)
     table = stau_rl.analyse(scores).set_index("weights")

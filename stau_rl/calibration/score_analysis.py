@@ -11,6 +11,8 @@ s_tau_closed 1.543 0.015    1.036
     s_tau_kl 1.604 0.015    1.020
 """
 
+import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,8 @@ from stau_rl.heads import Softmax, log_s_tau
 from stau_rl.heads.s_tau import EPS
 
 SPARSE, SINK, TOP = 1e-6, 0.3, 10
+LOOKS_MASKED = -1000.0
+"""Unmasked scores below this look like somebody's mask: -1e4, float16's -65504, finfo.min, or one added to scores."""
 DESCRIBED = ("entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight")
 
 
@@ -37,6 +41,7 @@ def analyse(
     *,
     causal: bool = False,
     eps: float = EPS,
+    masked_below: float | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> pd.DataFrame:
     """Per attention head: tau*, the divergence it leaves, and what the weights look like before and after.
@@ -47,6 +52,8 @@ def analyse(
         mask: boolean, True where a query may look at a key; broadcasts against the scores. None for all.
         causal: query i of Q may look at keys up to i + K - Q only, besides what `mask` says.
         eps: floor of s^tau's map.
+        masked_below: scores lower than this are masked, for scores whose mask is a large negative number, such as -1e4;
+            None masks none of them.
         progress: called with a text, what is done and what there is to do.
 
     Returns:
@@ -58,7 +65,11 @@ def analyse(
         key. NaN where a head has no row, and for the tau of a head whose rows are all flat.
 
     Raises:
-        ValueError: scores of another number of axes or dtype, NaN or +inf where unmasked, a mask that does not fit.
+        ValueError: scores of another number of axes or dtype, NaN or +inf where unmasked, a mask that does not fit,
+            `masked_below` that is not finite.
+
+    Warns:
+        UserWarning: unmasked scores lie below -1000, which softmax does not see but tau* does.
     """
     scores = scores if isinstance(scores, Tensor) else np.asarray(scores)
     mask = np.ones((), dtype=bool) if mask is None else mask if isinstance(mask, Tensor) else np.asarray(mask)
@@ -68,6 +79,8 @@ def analyse(
         raise ValueError(
             f"scores must be [layers, heads, queries, keys] without empty axes, got shape {list(scores.shape)}"
         )
+    if masked_below is not None and not math.isfinite(masked_below):
+        raise ValueError(f"masked_below must be finite or None, got {masked_below!r}")
     layers, heads, queries, keys = scores.shape
     if mask.dtype not in (torch.bool, np.bool_):
         raise ValueError(f"mask must be boolean (True: the entry counts), got {mask.dtype}")
@@ -79,16 +92,30 @@ def analyse(
         torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries) if causal else torch.ones((), dtype=torch.bool)
     )
     rows = []
+    suspects, counted_all, lowest = 0, 0, 0.0
     for layer in range(layers):
         for head in range(heads):
             if progress is not None:
                 progress("analysing", layer * heads + head, layers * heads)
             part = _copy(scores[layer, head], torch.float64)
             counted = _copy(keep[layer, head], torch.bool) & below & ~torch.isneginf(part)
+            if masked_below is not None:
+                # What is NaN is not lower, and is reported.
+                counted = counted & ~(part < masked_below)
             bad = int((counted & ~torch.isfinite(part)).sum())
             if bad:
                 raise ValueError(f"scores of layer {layer}, head {head} hold {bad} NaN or +inf where unmasked")
+            suspect = counted & (part < LOOKS_MASKED)
+            suspects, counted_all = suspects + int(suspect.sum()), counted_all + int(counted.sum())
+            lowest = min(lowest, float(torch.where(suspect, part, 0.0).min()))
             rows += [{"layer": layer, "head": head} | row for row in _head(part, counted, eps)]
+    if suspects:
+        warnings.warn(
+            f"{suspects} of {counted_all} unmasked scores lie below {LOOKS_MASKED:g}, down to {lowest:.3g}, and look "
+            f"masked: tau* counts them. Leave them out with masked_below={LOOKS_MASKED:g} (--masked-below "
+            f"{LOOKS_MASKED:g} on the command line), or give a mask",
+            stacklevel=2,
+        )
     return pd.DataFrame(rows)
 
 

@@ -1,5 +1,7 @@
 """`stau-rl analyse`: scores captured from anyone's attention."""
 
+import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +33,8 @@ class Analyse:
     """A query may look at no later key."""
     eps: float = 1e-8
     """Floor of the map softplus(s) + eps."""
+    masked_below: float | None = None
+    """Leave out scores lower than this, where a mask was written as a large negative number: -1000 fits all such."""
     out: Path | None = None
     """Write the table as CSV, with a row per head and kind of weights, to this file."""
 
@@ -48,8 +52,13 @@ class Analyse:
         if self.out is not None and self.out.is_dir():
             raise ValueError(f"--out: {self.out} is a folder; name a file, such as {self.out / 'analysis.csv'}")
         scores, mask = read_scores(self.file, self.key)
-        with progress_bar(1) as report:
-            table = analyse(scores, mask, causal=self.causal, eps=self.eps, progress=report)
+        with warnings.catch_warnings(record=True) as caught, progress_bar(1) as report:
+            warnings.simplefilter("always", UserWarning)
+            table = analyse(
+                scores, mask, causal=self.causal, eps=self.eps, masked_below=self.masked_below, progress=report
+            )
+        for warning in caught:
+            print(f"warning: {warning.message}", file=sys.stderr)
         wide_console(WIDTH).print(render(table))
         print("softmax -> s^tau at the tau* of least KL(softmax || s^tau), in nats.")
         if self.out is not None:
