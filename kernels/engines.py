@@ -2,10 +2,11 @@
 
 | engine | what it is |
 |---|---|
-| `triton` | one fused GPU kernel for all steps, float32 weights with exact sums; the default where CUDA is available |
-| `numba` | compiled loop over SIMD lanes and threads, float32 scores with exact sums; the default on a CPU |
+| `triton` | one fused GPU kernel for all steps, float32 weights of exact sums; the default where CUDA is available |
+| `numba` | compiled loop over SIMD lanes and threads, float32 weights of exact sums; the default on a CPU |
 | `torch` | reference, one step at a time, float64 or float32, any device; runs every policy |
 
+Scores of the first two are float32 where that moves no weight that decides, else float64; see `kernels.float32`.
 Nothing falls back silently: `auto` writes down what it chose, and an engine asked for by name either runs the policy
 or says why not and names one that can.
 """

@@ -52,7 +52,8 @@ def simulate(
         first_instance: global number of the block's first instance.
         horizon: number of steps T.
         checkpoints: increasing numbers of plays in [1, T] at which regret is read off.
-        dtype: `float32`, the precision of weights; argmax-type policies compare float64 scores regardless.
+        dtype: `float32`, the precision of weights. Scores are float64 for policies that take the largest, and where
+            `kernels.float32` finds that float32 does not hold them.
         device: `cpu`.
         record: also return every action and reward.
         progress: called with the instance-steps finished since its last call, several times a second.

@@ -61,7 +61,8 @@ def simulate(
         first_instance: global number of the block's first instance.
         horizon: number of steps T, below 2^31.
         checkpoints: increasing numbers of plays in [1, T] at which regret is read off.
-        dtype: `float32`, the precision of weights; argmax-type policies compare float64 scores regardless.
+        dtype: `float32`, the precision of weights. Scores are float64 for policies that take the largest, and where
+            `kernels.float32` finds that float32 does not hold them.
         device: `cuda` or `cuda:N`; `cpu` under TRITON_INTERPRET=1.
         record: also return every action and reward, which takes memory in proportion to T.
         progress: called with the instance-steps finished since its last call, a few times a second.

@@ -132,7 +132,7 @@ def choose_posterior(t, draw, a, b, o_arm, V: tl.constexpr):
 def beta_attempt(a, b, w0, w1):
     """One attempt at a draw from Beta(a, b), float64, by Cheng's algorithm BB: value and whether it is accepted.
 
-    Source: Cheng, CACM 21, 1978; see `sampling.beta_draws`, whose use of words this repeats. In float64, as
+    Source: Cheng, CACM 21, 1978; see `torch_sampling.beta_draws`, whose use of words this repeats. In float64, as
     acceptance compares sums of order a + b.
     """
     small, large, total = tl.minimum(a, b), tl.maximum(a, b), a + b
