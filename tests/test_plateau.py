@@ -116,6 +116,17 @@ def test_closed_forms_are_the_automatic_gradients(text, sampled):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.parametrize("text", ["softmax(beta=2)", "escort(p=1.5)", "s_tau(tau=3)", "s_tau(tau=2, eps=0.1)"])
+def test_closed_forms_are_those_of_the_heads(text):
+    """log f = sharpness g and its slope, from scores far below 0 to far above."""
+    scores = torch.tensor([-700, -60, -20, -3, -1e-3, 1e-3, 0.7, 20, 49.9, 50.1, 700], dtype=torch.float64)
+    head = parse_head(text)
+    g, slope = closed_form(head)(scores)
+    sharpness = getattr(head, head.sharpness)
+    assert torch.allclose(sharpness * g, head.log_f(scores), rtol=1e-9, atol=1e-13)
+    assert torch.allclose(sharpness * slope * torch.ones_like(scores), head.slope(scores), rtol=1e-9, atol=0.0)
+
+
 @pytest.mark.parametrize("method", DEFAULT_METHODS)
 def test_samples_are_unbiased(method):
     """Averaged over arms with their weights, the gradient of a pull is the exact one, whatever the baseline."""

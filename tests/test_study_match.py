@@ -17,7 +17,7 @@ from stau_rl.study.family import Family
 from stau_rl.study.match import find_control, unmatched
 from stau_rl.study.pilot import seen_scores, steps_unscored
 from stau_rl.study.play import with_holm
-from stau_rl.study.report import notes
+from stau_rl.study.report import notes, percent_text
 from stau_rl.study.setting import Setting
 
 SOFTMAX, S_TAU = "centred_ucb(c=0.25) | softmax(beta=1)", "centred_ucb(c=0.25) | s_tau(tau=5)"
@@ -101,6 +101,15 @@ def test_a_blunt_pilot_widens_interval_and_p_value(monkeypatch: pytest.MonkeyPat
         inner, outer = (abs(one[f"percent_{end}"] - one["percent"]) for one in (sharp, row))
         assert outer == pytest.approx(np.hypot(inner, extra), rel=0.02)
     assert row["p_value"] > sharp["p_value"]
+
+
+def test_a_match_that_nothing_is_known_of_leaves_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study_match, "_log_error", lambda *_: np.inf)
+    row = _entropy_row(SETTING)
+    assert np.isfinite([row["difference"], row["percent"]]).all()
+    ends = [row[f"{name}_{end}"] for name in ("difference", "percent") for end in ("low", "high")]
+    assert np.isnan([*ends, row["p_value"]]).all()
+    assert "inf" not in percent_text(row.to_dict())
 
 
 def test_a_control_next_to_the_smallest_legal_parameter_has_a_neighbour_above() -> None:

@@ -252,7 +252,11 @@ class _Comparison:
         means = [float(self.regret[beside].mean()) for beside in control.beside]
         reach = control.log_se / control.apart
         error["difference"] = abs(means[1] - means[0]) * reach
-        error["percent"] = abs(100 * regret.mean() * (1 / means[1] - 1 / means[0])) * reach if all(means) else np.inf
+        error["percent"] = (
+            abs(100 * regret.mean() * (1 / means[1] - 1 / means[0])) * reach if min(means) > 0 else np.nan
+        )
+        # A match that nothing is known of leaves no interval.
+        error = {name: more if np.isfinite(more) else np.nan for name, more in error.items()}
         wider: dict[str, Any] = {"match_error": control.log_se}
         for name, more in error.items():
             value = row[name]
