@@ -33,6 +33,8 @@ CELLS = (
     (
         "code",
         "%matplotlib inline\n"
+        "from pathlib import Path\n"
+        "\n"
         "from stau_rl.pages.rl_figures import draw_curves, draw_profiles\n"
         "from stau_rl.rl_study.results import RLResults, rounded, summary\n"
         "\n"
