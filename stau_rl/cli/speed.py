@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Speed:
-    """Check the engines against exact regrets, then time them beside torch and JAX (extra `peers`) in one run.
+    """How fast are the engines on this machine, beside torch and JAX?
+
+    It checks the engines against exact regrets, then times them and their peers (JAX: extra `peers`) in one run.
 
     Example: stau-rl speed --device cpu --arms 10 --repeats 7
     """
