@@ -43,7 +43,7 @@ def command_parser(commands: Mapping[str, type[Any]], prog: str, description: st
         description=description,
         epilog=f"{prog} COMMAND --help says the rest.",
         add_help=False,
-        formatter_class=partial(argparse.HelpFormatter, max_help_position=14),
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=16),
     )
     parser.add_argument("-h", "--help", action="help", help="show this and exit")
     parser.add_argument("--version", action="version", version=f"{prog} {VERSION}", help="show the version and exit")

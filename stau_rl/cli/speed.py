@@ -30,7 +30,8 @@ class Speed:
     limit: float = 120.0
     """Seconds after which a peer that compiles, or plays, is left out."""
     rows: Path | None = None
-    """CSV file to add the rows to. Default: notebooks/results/speed.csv of the checkout."""
+    """CSV file to add the rows to. Default: speed.csv in this folder. The committed rows of a checkout are
+    notebooks/results/speed.csv."""
     keep: bool = True
     """Add the rows to the file; all of them at the end, or none."""
     commit: str | None = None
@@ -92,7 +93,7 @@ class Speed:
         print(csv_text(found), end="", flush=True)
         if self.keep:
             append(file, found)
-            console.print(f"{len(found)} rows added to {file}; python -m stau_rl.pages.speed redraws", soft_wrap=True)
+            console.print(f"{len(found)} rows added to {file.resolve()}", soft_wrap=True)
         if self.memory:
             for horizon in (1_000, 10_000):
                 peak = peak_memory(horizon)

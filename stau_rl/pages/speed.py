@@ -1,4 +1,4 @@
-"""`python -m stau_rl.pages.speed` redraws docs/speed.png from the committed rows; `pages.readme` writes their tables.
+"""`python -m stau_rl.pages.speed` redraws docs/speed.png from the committed rows; `pages.tables` writes the tables.
 
 Of every device, engine, head and number of arms the last row counts.
 """
@@ -12,16 +12,17 @@ from matplotlib.figure import Figure
 
 from stau_rl.figures.palette import COLOURS, DASHES
 from stau_rl.files.whole import whole_file
-from stau_rl.pages.paths import DOCS
+from stau_rl.pages.paths import DOCS, RESULTS
 from stau_rl.speed.loops import PEERS_ARMS
-from stau_rl.speed.rows import PEERS, ROWS, compare, latest, read
+from stau_rl.speed.rows import PEERS, compare, latest, read
 
 FIGURE = DOCS / "speed.png"
+ROWS = RESULTS / "speed.csv"
 NOTHING = "-"
 
 
 def tables(rows: pd.DataFrame) -> dict[str, list[tuple[str, ...]]]:
-    """The README's tables, header first: `speed` at ten arms beside the peers, `speed_arms` of the engines by arms.
+    """The tables of docs/speed.md, header first: `speed` at ten arms beside the peers, `speed_arms` of the engines by arms.
 
     Args:
         rows: as in `stau_rl.speed.rows`.
