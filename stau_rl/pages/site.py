@@ -4,13 +4,14 @@ It needs the extra `docs`. The notebooks are executed first, and are pages of th
 """
 
 import argparse
+import os
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from stau_rl.pages.notebook_pages import write_pages
+from stau_rl.pages.notebook_pages import PAGES, write_pages
 from stau_rl.pages.paths import ROOT
 
 # What a browser loads by itself, so that it must come with the site.
@@ -21,10 +22,15 @@ def main() -> None:
     """Execute the notebooks, build the site, and say which links lead nowhere."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.pages.site", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site (default: site/)")
-    out = parser.parse_args().out.resolve()
-    write_pages()
+    parser.add_argument("--keep-notebooks", action="store_true", help="keep the pages of notebooks that are there")
+    found = parser.parse_args()
+    out = found.out.resolve()
+    if not found.keep_notebooks or not any(PAGES.glob("*.md")):
+        write_pages()
+    # Whatever a plugin would fetch fails.
+    nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
-    subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run(command, cwd=ROOT, check=True, env=os.environ | nowhere | {"NO_MKDOCS_2_WARNING": "1"})
     faults = link_faults(out)
     for fault in faults:
         sys.stderr.write(f"{fault}\n")

@@ -22,7 +22,7 @@ NOTHING = "-"
 
 
 def tables(rows: pd.DataFrame) -> dict[str, list[tuple[str, ...]]]:
-    """The tables of docs/speed.md, header first: `speed` at ten arms beside the peers, `speed_arms` of the engines by arms.
+    """The tables of docs/speed.md, header first: `speed` beside the peers, `speed_arms` by the number of arms.
 
     Args:
         rows: as in `stau_rl.speed.rows`.
