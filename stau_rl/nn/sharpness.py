@@ -29,6 +29,16 @@ class TauWarmup:
 
     Raises:
         ValueError: `steps` is negative, or the module learns no head parameter.
+
+    Examples:
+        >>> from stau_rl import STauHead, TauWarmup
+        >>> head = STauHead(tau=2.0)
+        >>> warm_up = TauWarmup(head, steps=1)
+        >>> head.log_tau.requires_grad
+        False
+        >>> warm_up.step()
+        >>> head.log_tau.requires_grad
+        True
     """
 
     def __init__(self, module: nn.Module, steps: int) -> None:

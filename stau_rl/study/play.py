@@ -61,6 +61,13 @@ def run_study(
 
     Raises:
         ValueError: an argument is out of range, a text does not parse, or the folder is not free.
+
+    Examples:
+        >>> import stau_rl
+        >>> families = ["ucb | softmax", "ucb | s_tau"]
+        >>> table = stau_rl.run_study(families, ["bernoulli(k=3)"], horizon=100, instances=64, sweeps=())
+        >>> sorted(set(table["comparison"]))
+        ['curve', 'entropy', 'raw', 'reference', 'slope', 'tuned']
     """
     plan = plan_study(families, arms, horizon, instances, seed, size, sweeps)
     return play_settings(plan.settings, out, resume, report, engine, device)
