@@ -119,8 +119,8 @@ class STauHead(HeadModule):
         >>> logits = head(torch.tensor([[0.3, -1.2, 2.0, 0.0]]))
         >>> torch.distributions.Categorical(logits=logits).probs.detach().round(decimals=4)
         tensor([[0.0103, 0.0000, 0.9860, 0.0036]])
-    >>> sorted(head.state_dict())
-    ['log_tau']
+        >>> sorted(head.state_dict())
+        ['log_tau']
     """
 
     def __init__(
