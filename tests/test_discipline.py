@@ -167,9 +167,8 @@ def test_no_module_of_the_wheel_points_into_a_checkout(path):
 def checkout_paths(source: str) -> list[str]:
     """Names of folders of a checkout that stand in a module as whole strings."""
     folders = {"notebooks", "docs", "results", "tests"}
-    return [
-        node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant) and node.value in folders
-    ]
+    found = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return sorted(folders.intersection(value for value in found if isinstance(value, str)))
 
 
 def test_a_path_into_a_checkout_is_seen():
