@@ -9,8 +9,10 @@ that plays `policy` on every instance of `arms` for `horizon` steps. Instance j 
 instance `first_instance + j`; its history depends on (seed, first_instance + j), the arms and the policy alone.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,39 @@ from numpy.typing import NDArray
 RewardKind = Literal["bernoulli", "gaussian", "table"]
 Progress = Callable[[int], None]
 """Called now and then with the number of instance-steps finished since the last call; may raise to stop."""
+
+# Largest |z| of a Gaussian reward mean + sigma z, z = Phi^-1 of a 24-bit uniform.
+LARGEST_NORMAL = 5.42
+# Shares of the prior below `ArmTable.levels`; the outer ones are the least and the largest 24-bit uniform.
+LEVELS = (2.0**-25, 0.001, 0.16, 0.84, 0.999, 1.0 - 2.0**-25)
+# Means that differ by less, relative to the largest number they come from, differ by rounding: .1 + .7 and .4 + .4.
+TIE = 2.0**-51
+
+
+def table_means(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean of each arm's observations, float64 [K], from sums that are rounded once whatever their order.
+
+    Args:
+        values: observations of all arms, float64 [rows].
+        offsets: where each arm's observations start, int64 [K + 1].
+    """
+    sums = [math.fsum(values[first:last].tolist()) for first, last in pairwise(offsets)]
+    return np.array(sums) / np.diff(offsets)
+
+
+def gaps_below_best(means: Any, scale: Any = None) -> Any:
+    """Gaps mu* - mu_k along the first axis, exactly 0 where the means differ by rounding alone.
+
+    Args:
+        means: float64 [arms, ...], of numpy or torch.
+        scale: size of the numbers that the means come from, which broadcasts against a row; by default that of the
+            largest mean.
+    """
+    best = means.max(0) if isinstance(means, np.ndarray) else means.amax(0)
+    if scale is None:
+        scale = abs(means).max(0) if isinstance(means, np.ndarray) else means.abs().amax(0)
+    gaps = best - means
+    return gaps * (gaps > TIE * scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +70,8 @@ class ArmTable:
         offsets: int64 [arms + 1] into `values`; empty unless `kind` is `table`.
         binary: every reward is 0 or 1.
         instances: how many instances the block has.
+        mean_levels: quantiles of a mean at `LEVELS`, over all instances there may ever be; None where all share theirs
+            or where nothing is known but the means of this block.
     """
 
     kind: RewardKind
@@ -44,15 +81,39 @@ class ArmTable:
     offsets: NDArray[np.int64]
     binary: bool
     instances: int
+    mean_levels: tuple[float, ...] | None = None
 
     @property
     def arms(self) -> int:
         """Number of arms K."""
         return int(self.means.shape[0])
 
-    def gaps(self) -> NDArray[np.float64]:
-        """Gaps mu* - mu_k of every instance, float64 [arms, instances or 1]; optimal arms have gap 0."""
-        return self.means.max(axis=0, keepdims=True) - self.means
+    def levels(self) -> tuple[float, ...]:
+        """Quantiles of a mean at `LEVELS`; for fixed means their least three times and their largest three times."""
+        if self.mean_levels is not None:
+            return self.mean_levels
+        low, high = float(self.means.min()), float(self.means.max())
+        return low, low, low, high, high, high
+
+    @property
+    def tie_scale(self) -> float | None:
+        """Size of the numbers that means come from, as `gaps_below_best` takes it."""
+        return float(np.abs(self.values).max()) if self.kind == "table" else None
+
+    def gaps(self, abstain: bool = False) -> NDArray[np.float64]:
+        """Gaps mu* - mu_k, float64 [arms, instances or 1]; exactly 0 for optimal arms, those but for rounding too.
+
+        Args:
+            abstain: a step may also pull nothing, which earns 0. That is one more option of known mean, so gaps are
+                from max(mu*, 0), and a last row has the gap of pulling nothing: no step can gain against the best.
+        """
+        means = np.pad(self.means, ((0, 1), (0, 0))) if abstain else self.means
+        gaps: NDArray[np.float64] = gaps_below_best(means, self.tie_scale)
+        return gaps
+
+    def bernoulli_bounds(self) -> NDArray[np.int32]:
+        """What the 24-bit reward word must stay below, ceil(mean 2^24): the reward is 1 just if u < mean."""
+        return np.ceil(self.means * 2.0**24).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +121,10 @@ class Block:
     """What one policy did on one block of instances; C checkpoints, K arms, n instances, T steps.
 
     Attributes:
-        regret: pseudo-regret sum_k n_k (mu* - mu_k) after each checkpoint's plays, float64 [C, n]; a step
-            without a pull adds mu*.
-        optimal: the pull at the checkpoint's step was an optimal arm, bool [C, n].
-        late_optimal: pulls of optimal arms in the last tenth of the horizon, int64 [n].
+        regret: pseudo-regret sum_k n_k (mu* - mu_k) after each checkpoint's plays, float64 [C, n]. For a policy that
+            may abstain, max(mu*, 0) takes the place of mu*, and a step without a pull adds it: abstaining has mean 0.
+        optimal: the pull at the checkpoint's step was an optimal arm, or abstaining was optimal, bool [C, n].
+        late_optimal: such steps in the last tenth of the horizon, int64 [n].
         pulls: pulls per arm at the horizon, int64 [K, n].
         reward_sums: reward sums per arm at the horizon, float64 [K, n].
         actions: every pull, int16 [T, n], -1 for a step without one; None unless `record`.
@@ -96,39 +157,6 @@ def noise_precision(sigma: float | None, arms: ArmTable) -> float:
     Noiseless arms (sigma 0) count as sigma = 1e-6, so that one observation all but settles a mean.
     """
     return max(arms.sigma if sigma is None else sigma, 1e-6) ** -2
-
-
-# Float32 has 24 bits: scores of this size or more, in units of the differences that matter, lose too many of them.
-FLOAT32_RANGE = 1000.0
-FLOAT32_PARAMETER = 1e30
-
-
-def check_float32(policy: Any, arms: ArmTable) -> None:
-    """Refuse what float32 scores cannot hold, for the engines that compute in them.
-
-    Raises:
-        EngineError: the means, or an offset of the scores, are more than 1000 times as large as the spread of the
-            means or the noise, or a parameter of the policy is larger than 1e30.
-    """
-    size = float(np.abs(arms.means).max(initial=0.0))
-    offset = abs(float(getattr(getattr(policy, "score", None), "offset", 0.0)))
-    spread = max(arms.sigma, float(np.ptp(arms.means)) if arms.means.size else 0.0)
-    draws_from_scores = policy.name == "pipe" and policy.head.name != "argmax"
-    if draws_from_scores and spread > 0.0 and size > FLOAT32_RANGE * spread:
-        raise EngineError(
-            f"means up to {size:g} that differ by {spread:g} do not fit float32 scores; engine='torch' runs them, or "
-            "subtract a constant from the rewards"
-        )
-    if draws_from_scores and spread > 0.0 and offset > FLOAT32_RANGE * spread:
-        raise EngineError(
-            f"scores moved by offset={policy.score.offset:g} on rewards that spread by {spread:g} do not fit float32; "
-            "engine='torch' runs them"
-        )
-    for part in (policy, getattr(policy, "score", None), getattr(policy, "head", None)):
-        for name in getattr(part, "__dataclass_fields__", ()):
-            value = getattr(part, name)
-            if isinstance(value, float) and abs(value) > FLOAT32_PARAMETER:
-                raise EngineError(f"{name}={value:g} does not fit float32; engine='torch' runs it")
 
 
 class EngineError(ValueError):

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.kernels.float32 import Float32Error, misfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +80,16 @@ class Engine:
                 ) from error
             raise
 
-    def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
-        """Raise an EngineError if this engine cannot run `policy`; the message names one that can."""
+    def check(self, policy: Any, arms: ArmTable, horizon: int, dtype: str = "auto") -> None:
+        """Raise an EngineError if this engine cannot run `policy`; the message names one that can.
+
+        Raises:
+            Float32Error: as float32 does not hold its scores.
+        """
         if self.plan:
             import_module(self.plan).make_plan(policy.lowered(), arms, horizon)
+        elif dtype == "float32" and (why := misfit(policy.lowered(), arms, horizon)):
+            raise Float32Error(why, "dtype='float64'")
 
     def require(self) -> None:
         """Raise an EngineError if what this engine is built on is not installed here."""
@@ -130,7 +137,7 @@ class Choice:
     device: str
     dtype: str
     note: str = ""
-    """Why it is not a faster one on a GPU; empty where nothing is missing, or where the caller has named it."""
+    """Why it is not a faster one; empty where nothing is missing, or where the caller has named it."""
 
     def __str__(self) -> str:
         """Text for tables and spec files."""
@@ -158,7 +165,7 @@ def choose_engine(
         raise ValueError(f"unknown engine {engine!r}; known: auto, {', '.join(ENGINES)}")
     if dtype not in ("auto", "float32", "float64"):
         raise ValueError(f"unknown dtype {dtype!r}; known: auto, float32, float64")
-    place = _check_device(device, engine)
+    place = find_device(device, engine)
     if engine != "auto":
         return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
     missing = why_no_cuda() if device == "auto" and place == "cpu" else ""
@@ -168,6 +175,9 @@ def choose_engine(
             choice = _try(candidate, policy, arms, horizon, place, dtype)
         except MissingEngineError as error:
             missing = str(error).partition(";")[0]
+            reasons.append(str(error))
+        except Float32Error as error:
+            missing = error.why
             reasons.append(str(error))
         except EngineError as error:
             reasons.append(str(error))
@@ -210,12 +220,17 @@ def _try(engine: Engine, policy: Any, arms: ArmTable, horizon: int, place: str, 
     if dtype != "auto" and dtype not in engine.dtypes:
         able = [other.name for other in ENGINES.values() if dtype in other.dtypes]
         raise EngineError(f"engine {engine.name!r} has no {dtype} scores; {', '.join(able)} has")
-    engine.check(policy, arms, horizon)
+    engine.check(policy, arms, horizon, dtype)
     engine.require()
     return Choice(engine, place, engine.dtypes[0] if dtype == "auto" else dtype)
 
 
-def _check_device(device: str, engine: str) -> str:
+def find_device(device: str, engine: str = "torch") -> str:
+    """The device of a name: `cpu`, `cuda` or `cuda:N`; `auto` is a GPU where there is one that the engine runs on.
+
+    Raises:
+        ValueError: the name is unknown, or the device is not there.
+    """
     if device == "cpu" or (device == "auto" and engine != "auto" and not ENGINES[engine].cuda):
         return "cpu"
     kind, _, index = device.partition(":")

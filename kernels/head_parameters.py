@@ -1,4 +1,4 @@
-"""Set-up that the compiled engines share: what they refuse, a head's parameters, and tables made before the loop."""
+"""The parameters of a head as the compiled engines take them: at most two, constants or tables of a number per step."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -6,21 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stau_rl.kernels.contract import EngineError
 from stau_rl.spec.schedule import Schedule
 
 _PIECE = 1 << 16
-
-
-def require_float32(engine: str, dtype: str) -> None:
-    """Raise an EngineError unless scores are asked for in float32."""
-    if dtype != "float32":
-        raise EngineError(f"the {engine} engine computes in float32, got dtype={dtype!r}; engine='torch' has float64")
-
-
-def bernoulli_bounds(means: NDArray[np.float64]) -> NDArray[np.int32]:
-    """What the 24-bit reward word must stay below, ceil(mean 2^24): the reward is 1 just if u < mean."""
-    return np.ceil(means * 2.0**24).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

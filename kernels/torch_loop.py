@@ -156,8 +156,7 @@ def simulate(
         sums=torch.zeros(k, n, dtype=torch.float64, device=place),
         total=torch.zeros(n, dtype=torch.float64, device=place),
     )
-    gaps = torch.as_tensor(arms.gaps(), device=place).expand(k, n)
-    best = torch.as_tensor(arms.means.max(axis=0), device=place)
+    gaps = torch.as_tensor(arms.gaps(abstain=policy.may_abstain), device=place).expand(-1, n)
     idle = torch.zeros(n, dtype=torch.int64, device=place)
     late_optimal = torch.zeros(n, dtype=torch.int64, device=place)
     first_late = late_start(horizon)
@@ -174,7 +173,7 @@ def simulate(
             arm = torch.full((n,), step, dtype=torch.int64, device=place)
         else:
             arm = policy.choose(state, draws)
-        pulled = arm < k
+        option, pulled = arm, arm < k
         arm = arm.clamp(max=k - 1)
         reward = rewards.draw(arm, draws.reward_word(step))
         if policy.may_abstain:
@@ -185,11 +184,12 @@ def simulate(
         state.total += reward
         policy.learn(state, arm, reward)
         if step >= first_late or step in rows:
-            is_optimal = pulled & (gaps.gather(0, arm[None])[0] == 0)
+            is_optimal = gaps.gather(0, option[None])[0] == 0
             if step >= first_late:
                 late_optimal += is_optimal
             if step in rows:
-                regret[rows[step]] = ((state.counts * gaps).sum(0) + idle * best).cpu().numpy()
+                cost = (state.counts * gaps[:k]).sum(0)
+                regret[rows[step]] = (cost + idle * gaps[-1] if policy.may_abstain else cost).cpu().numpy()
                 optimal[rows[step]] = is_optimal.cpu().numpy()
         if actions is not None and reward_log is not None:
             actions[step] = torch.where(pulled, arm, -1).cpu().numpy()

@@ -3,11 +3,14 @@
 `stau_rl` swaps that one step (softmax, s^tau, escort, ...) in bandits, reinforcement learning and attention, and
 measures what it changes. The public names, each with its own `help`:
 
-Measure bandit policies
+Measure
 
 - `run_regret`: play policies on the same arms with the same luck; gives a `RegretResult`.
 - `RegretResult`: regrets of every policy and instance, with tables, figure and files.
-- `run_study`: compare families of policies raw, equally sharp, and each at its best.
+- `run_study`: compare families of policies raw, equally sharp, and each at its best; gives a `StudyResult`.
+- `StudyResult`: the comparisons of a study, with table, figure and files.
+- `run_plateau`: how long policy gradient stays at a suboptimal arm; gives a `PlateauResult`.
+- `PlateauResult`: updates until each head is there, with table, figure and files.
 
 Read what text means
 
@@ -59,17 +62,23 @@ if TYPE_CHECKING:
     from stau_rl.nn.categorical import HeadCategorical
     from stau_rl.nn.head_module import EscortHead, HeadModule, SoftmaxHead, STauHead
     from stau_rl.nn.remedies import TargetEntropy, TauWarmup, parameter_groups
+    from stau_rl.plateau.play import run_plateau
+    from stau_rl.plateau.result import PlateauResult
     from stau_rl.plugin.load import load_plugin
     from stau_rl.regret.result import RegretResult
     from stau_rl.regret.run import run_regret
     from stau_rl.spec.schedule import Schedule
     from stau_rl.study.play import run_study
+    from stau_rl.study.result import StudyResult
 
 # In the order of the docstring.
 _LAZY = {
     "run_regret": "stau_rl.regret.run",
     "RegretResult": "stau_rl.regret.result",
     "run_study": "stau_rl.study.play",
+    "StudyResult": "stau_rl.study.result",
+    "run_plateau": "stau_rl.plateau.play",
+    "PlateauResult": "stau_rl.plateau.result",
     "parse_head": "stau_rl.heads",
     "parse_policy": "stau_rl.agents.bandit",
     "parse_arms": "stau_rl.envs.arms",

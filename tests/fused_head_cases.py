@@ -221,6 +221,46 @@ def repeats():
     return all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
+def derivatives():
+    """Beyond the first gradient and through torch.func, against the reference in float64: largest relative errors."""
+    scores, _, mask, grad = example(3, 5, masked=True, tau_shape=())
+    tau = torch.tensor([1.5, 2.5, 4.0], device=DEVICE)
+
+    def value(function, s, t, m, g):
+        out = function(s, t, 1e-8, m)
+        return (torch.where(out.isneginf(), 0.0, out).exp() * g.to(s.dtype)).square().sum()
+
+    def error(make):
+        ours, theirs = (
+            make(partial(value, function), *(one.to(dtype).requires_grad_() for one in (scores, tau)))
+            for function, dtype in ((fused_log_weights, torch.float32), (reference_log_weights, torch.float64))
+        )
+        pairs = zip(ours, theirs, strict=True)
+        return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
+
+    def twice(f, s, t):
+        first = torch.autograd.grad(f(s, t, mask, grad), (s, t), create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in first), (s, t))
+
+    def mapped_backward(f, s, t):
+        out = f(s, t, *whole)
+        return func.vmap(partial(torch.autograd.grad, out, (s, t), retain_graph=True))(out.new_tensor([1.0, -2.0]))
+
+    whole = (mask, grad)
+    func = torch.func
+    return {
+        "twice": error(twice),
+        "grad": error(lambda f, s, t: func.grad(f, (0, 1))(s, t, *whole)),
+        "hessian": error(lambda f, s, t: (func.hessian(f)(s, t, *whole), func.hessian(f, 1)(s, t, *whole))),
+        "vmap": error(lambda f, s, t: (func.vmap(f)(s, t, *whole),)),
+        "vmap of tau": error(lambda f, s, t: (func.vmap(f, (None, 0, None, None))(s, t, *whole),)),
+        "vmap of grad": error(lambda f, s, t: func.vmap(func.grad(f, (0, 1)))(s, t, *whole)),
+        "grad of vmap": error(lambda f, s, t: func.grad(lambda *a: func.vmap(f)(*a).sum(), (0, 1))(s, t, *whole)),
+        "vmap of hessian": error(lambda f, s, t: (func.vmap(func.hessian(f))(s, t, *whole),)),
+        "vmap of backward": error(mapped_backward),
+    }
+
+
 def compile_for_hopper():
     """Names of the variants that compile for compute capability 9.0."""
     from triton.backends.compiler import GPUTarget
@@ -332,7 +372,8 @@ def checks():
     for dtype in (torch.float16, torch.bfloat16):
         yield str(dtype), partial(half, dtype)
     yield from {
-        "compiled": compiled, "shapes": shapes, "module": module_uses_it, "repeats": repeats, "alignments": alignments
+        "compiled": compiled, "shapes": shapes, "module": module_uses_it, "repeats": repeats, "alignments": alignments,
+        "derivatives": derivatives,
     }.items()  # fmt: skip
 
 

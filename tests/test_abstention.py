@@ -55,6 +55,40 @@ def test_the_chance_of_a_pull_is_the_mass() -> None:
     assert got.pulls.mean() == pytest.approx(expected, abs=0.032)
 
 
+def gaussian(means: list[float], sigma: float, instances: int) -> ArmTable:
+    column = np.array(means)[:, None]
+    return ArmTable("gaussian", column, sigma, np.empty(0), np.empty(0, np.int64), False, instances)
+
+
+def test_where_every_mean_is_negative_abstaining_is_best_and_regret_is_not() -> None:
+    """Noiseless arms of -1 and -3: a pull gives up 1 or 3 against abstaining, which costs nothing."""
+    got = play("mean | softmax_off_by_one", gaussian([-1.0, -3.0], 0.0, 50), 40)
+    cost = np.array([1.0, 3.0, 0.0])[got.actions]
+    assert {-1, 0, 1} == set(np.unique(got.actions))
+    np.testing.assert_allclose(got.regret, cost.cumsum(0), rtol=1e-12)
+    np.testing.assert_array_equal(got.optimal, got.actions == -1)
+    np.testing.assert_array_equal(got.late_optimal, (got.actions[36:] == -1).sum(0))
+    # It earns what the best option would, less the regret: nothing.
+    np.testing.assert_allclose(got.rewards.sum(0), -got.regret[-1], rtol=1e-12)
+    # A policy that must pull is held to the best arm.
+    pulls = play("mean | softmax", gaussian([-1.0, -3.0], 0.0, 50), 40)
+    np.testing.assert_allclose(pulls.regret, np.array([0.0, 2.0])[pulls.actions].cumsum(0), rtol=1e-12)
+
+
+def test_abstaining_and_a_best_mean_of_zero_are_equally_good() -> None:
+    got = play("mean | softmax_off_by_one", gaussian([0.0, -2.0], 0.0, 50), 40)
+    np.testing.assert_allclose(got.regret, np.array([0.0, 2.0, 0.0])[got.actions].cumsum(0), rtol=1e-12)
+    np.testing.assert_array_equal(got.optimal, got.actions != 1)
+
+
+def test_no_sub_simplex_head_gains_against_the_best() -> None:
+    table = gaussian([-30.0, -31.0, -29.5], 1.0, 16)
+    for name in SUB:
+        for score in ("mean", "ucb", "centred_ucb"):
+            regret = play(f"{score} | {name}", table, 30).regret
+            assert (np.diff(regret, axis=0, prepend=0.0) >= 0.0).all(), (score, name)
+
+
 def test_renormalised_it_is_softmax() -> None:
     table = bernoulli([0.3, 0.6], 200)
     renormalised, softmax = (

@@ -7,9 +7,7 @@ import torch
 
 from stau_rl.agents.attention.attention_model import AttentionModels, ModelSettings, rotate
 from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
-from stau_rl.agents.attention.learned import to_legal, to_raw
 from stau_rl.calibration import tau_star
-from stau_rl.heads.parameter import Range
 
 SMALL = ModelSettings(vocabulary=12, length=9, dim=8)
 
@@ -136,16 +134,6 @@ def test_a_first_batch_that_says_nothing_leaves_what_was_there(name: str, parame
     torch.testing.assert_close(models.learned()[0][parameter], before)
 
 
-@pytest.mark.parametrize(
-    ("limits", "value"),
-    [(Range(low=1.0), 2.0), (Range(low=0.0), 1e-3), (Range(above=0.0), 10.0), (Range(), -2.0), (Range(low=1.0), 60.0)],
-)
-def test_learned_values_start_where_they_should(limits: Range, value: float) -> None:
-    raw = torch.tensor(to_raw("x", value, limits), dtype=torch.float64)
-    assert float(to_legal(raw, limits)) == pytest.approx(value, rel=1e-12)
-    assert limits.holds(float(to_legal(torch.tensor(-3.0), limits)))
-
-
 def test_tau_is_one_plus_softplus_of_what_is_learned() -> None:
     models = AttentionModels(SMALL, [parse_attention("s_tau(tau=1.7)")], [0])
     (raw,) = [part for name, part in models.named_parameters() if name.endswith("learned.tau")]
@@ -156,7 +144,10 @@ def test_tau_is_one_plus_softplus_of_what_is_learned() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: AttentionModels(SMALL, [parse_attention("s_tau(tau=1)")], [0]), "tau must start above 1, got 1"),
+        (
+            lambda: AttentionModels(SMALL, [parse_attention("s_tau(tau=1)")], [0]),
+            r"s_tau: a learned tau must start inside its range, > 1, got 1\.0",
+        ),
         (lambda: AttentionModels(SMALL, [], []), "at least one; got 0 and 0"),
         (lambda: AttentionModels(SMALL, [PRESETS["softmax"]], [0, 1]), "got 1 and 2"),
         (lambda: ModelSettings(12, 9, dim=9, heads=2), "dim must be a multiple of heads, got dim=9, heads=2"),
@@ -171,7 +162,6 @@ def test_tau_is_one_plus_softplus_of_what_is_learned() -> None:
             lambda: AttentionModels(SMALL, [PRESETS["softmax"]] * 2, [0, 1])(tokens(2) + 1),
             r"tokens must lie in \[0, 12\), got 1 to 12",
         ),
-        (lambda: to_raw("x", 0.5, Range(low=0.0, high=1.0)), "cannot learn x"),
     ],
 )
 def test_errors_say_what_is_wrong(call: object, message: str) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 import matplotlib as mpl
 import pandas as pd
 import pytest
+import seaborn
 
+from stau_rl.figures.save import both
 from stau_rl.pages import attention as attention_page
 from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
 from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionData, publish
@@ -37,10 +39,11 @@ def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: 
     save_figures(data, tmp_path)
     pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
     for name in figures(data):
-        fresh, committed = (tmp_path / name).read_bytes(), (attention_page.PAGE.parent / name).read_bytes()
-        assert len(committed) < 250_000
-        if f"matplotlib=={mpl.__version__}" in pins:
-            assert fresh == committed, f"{name}: run python -m stau_rl.pages.attention"
+        for path in both(tmp_path / name):
+            fresh, committed = path.read_bytes(), (attention_page.PAGE.parent / path.name).read_bytes()
+            assert len(committed) < 250_000
+            if f"matplotlib=={mpl.__version__}" in pins and f"seaborn=={seaborn.__version__}" in pins:
+                assert fresh == committed, f"{path.name}: run python -m stau_rl.pages.attention"
         assert f"]({name})" in page(data)
 
 

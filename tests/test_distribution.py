@@ -88,3 +88,9 @@ def test_errors_name_the_argument() -> None:
         ecdf([])
     with pytest.raises(ValueError, match="checkpoints"):
         quantile_band([1.0], 0.5)
+
+
+def test_a_tail_that_is_exactly_as_large_as_it_may_be_is_taken() -> None:
+    """Two values: the median lies below both with probability 1/4, and above both; so between them with 1/2."""
+    assert quantile_interval([1.0, 2.0], 0.5, 0.5) == (1.0, 2.0)
+    assert quantile_interval([1.0, 2.0], 0.5, 0.51) == (-math.inf, math.inf)

@@ -103,6 +103,13 @@ def test_half_precision_is_read_and_computed_in_single(findings, dtype):
     assert found["grad"] <= 2**-7
 
 
+def test_further_derivatives_and_what_torch_func_asks_for(findings):
+    """The kernel has values and a gradient; the rest comes from plain operations on the same log-weights."""
+    found = findings["derivatives"]
+    assert len(found) == 9
+    assert max(found.values()) < 1e-5, found
+
+
 def test_one_graph_of_torch_compile_gives_the_same_bits(findings):
     assert findings["compiled"]
 

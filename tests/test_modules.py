@@ -235,7 +235,7 @@ def test_public_names(name):
     assert name in dir(stau_rl)
 
 
-@pytest.mark.parametrize("name", ["modules", "head_categorical", "remedies"])
+@pytest.mark.parametrize("name", ["nn.head_module", "nn.categorical", "nn.remedies"])
 def test_examples_in_docstrings(name):
     results = doctest.testmod(importlib.import_module(f"stau_rl.{name}"))
     assert results.attempted > 0

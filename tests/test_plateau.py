@@ -244,7 +244,7 @@ def test_methods_print_as_they_read(text):
     [
         ("softmx", "did you mean 'softmax'"),
         ("learned(argmax)", "has no sharpness to learn"),
-        ("learned(s_tau(tau=1))", "tau starts above its bound 1"),
+        ("learned(s_tau(tau=1))", "learned: a learned tau must start inside its range, > 1, got 1.0"),
         ("learned(s_tau, rate=0)", "rate must be finite and > 0"),
         ("learned(s_tau, freeze=-1)", "freeze must be a number of updates"),
         ("learned(s_tau, target=1)", "target must be a share"),

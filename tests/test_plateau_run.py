@@ -15,7 +15,7 @@ from stau_rl.plateau import play as plateau
 from stau_rl.plateau.cell import same_grid
 from stau_rl.plateau.folder import CURVES, FIGURE, TABLE, read_rows
 from stau_rl.plateau.methods import DEFAULT_METHODS
-from stau_rl.plateau.play import STEP_SIZES, plan_plateau, run_plateau
+from stau_rl.plateau.play import STEP_SIZES, plan_plateau, play_cells
 from stau_rl.plateau.report import render, share_text, steps_text
 from stau_rl.plugin.plugin_head import forget, head
 
@@ -32,7 +32,7 @@ def small(methods=("softmax", "s_tau(tau=2)"), **changes):
 
 @pytest.fixture(scope="module")
 def rows() -> pd.DataFrame:
-    return run_plateau(small(DEFAULT_METHODS, starts=("uniform", "each(p=0.02)", "shared(p=0.02)")))
+    return play_cells(small(DEFAULT_METHODS, starts=("uniform", "each(p=0.02)", "shared(p=0.02)")))
 
 
 def test_the_plan_is_every_combination_on_one_grid():
@@ -74,33 +74,33 @@ def test_all_methods_start_at_the_same_distance(rows):
 
 def test_an_interrupted_benchmark_resumes_to_the_same_bytes(tmp_path, monkeypatch):
     cells = small(("softmax", "escort", "s_tau(tau=2)"))
-    run_plateau(cells, tmp_path / "whole")
+    play_cells(cells, tmp_path / "whole")
 
-    def stop(title, done):
-        if done > 1.5:
+    def stop(title, done, total):
+        if title == cells[1].title and 2 * done >= total:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_plateau(cells, tmp_path / "cut", report=stop)
+        play_cells(cells, tmp_path / "cut", report=stop)
     assert len(list((tmp_path / "cut" / "cells").iterdir())) == 1
     with pytest.raises(ValueError, match="pass --resume"):
-        run_plateau(cells, tmp_path / "cut")
+        play_cells(cells, tmp_path / "cut")
     damaged = tmp_path / "cut" / "cells" / cells[1].file_name
     damaged.write_text("kind,arms\n", encoding="utf-8")
-    run_plateau(cells, tmp_path / "cut", resume=True)
+    play_cells(cells, tmp_path / "cut", resume=True)
     names = {path.relative_to(tmp_path / "whole") for path in (tmp_path / "whole").rglob("*.csv")}
     assert len(names) == 3 + 2
     for name in names:
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     monkeypatch.setattr(plateau, "play_cell", lambda *_: pytest.fail("a finished cell was played again"))
-    again = run_plateau(cells, tmp_path / "cut", resume=True)
+    again = play_cells(cells, tmp_path / "cut", resume=True)
     assert again["method"].unique().tolist() == ["softmax(beta=1)", "escort(p=2)", "s_tau(tau=2)"]
 
 
 def test_a_folder_in_use_or_of_another_kind_is_refused(tmp_path):
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(ValueError, match="is a file"):
-        run_plateau(small(), tmp_path / "file")
+        play_cells(small(), tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_plug_in_head_takes_part_and_its_code_is_part_of_the_cell():
 
     try:
         cells = small(("cubic", "learned(cubic)", "escort(p=3)"))
-        rows = run_plateau(cells)
+        rows = play_cells(cells)
     finally:
         forget("cubic")
     assert len(cells[0].content) == 64
@@ -149,7 +149,7 @@ def test_texts_of_a_row():
 
 
 def test_the_section_says_what_the_rows_say(rows, tmp_path):
-    run_plateau(small(DEFAULT_METHODS, starts=("uniform", "each(p=0.02)", "shared(p=0.02)")), tmp_path / "run")
+    play_cells(small(DEFAULT_METHODS, starts=("uniform", "each(p=0.02)", "shared(p=0.02)")), tmp_path / "run")
     (tmp_path / "results").mkdir()
     publish(tmp_path / "run", tmp_path / "results", tmp_path)
     assert (tmp_path / FIGURE).read_bytes().startswith(b"\x89PNG")
@@ -194,7 +194,7 @@ def test_the_command_prints_the_table_and_writes_the_files(tmp_path, capsys):
         (["--step-size", "-1"], "step sizes must be finite and > 0"),
         (["--updates", "0"], "updates must be an integer >= 1"),
         (["--plugin", "nowhere.py"], "nowhere.py"),
-        (["--device", "tpu"], "device must be cpu or cuda, got 'tpu'"),
+        (["--device", "tpu"], "unknown device 'tpu'; known: auto, cpu, cuda, cuda:N"),
     ],
 )
 def test_a_mistake_is_one_line_and_nothing_is_written(extra, message, tmp_path, capsys):

@@ -179,7 +179,10 @@ def test_a_normaliser_that_is_asked_for_twice_is_trained_once() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--task", "silence", "--normaliser", "s_tau(tau=1)"], "to be learned, tau must start above 1, got 1"),
+        (
+            ["--task", "silence", "--normaliser", "s_tau(tau=1)"],
+            "s_tau: a learned tau must start inside its range, > 1, got 1.0",
+        ),
         (["--size", "full", "--task", "mqar", "--normaliser", "s_tau_closed"], "needs models of one layer"),
         (["--task", "recall(keys=1000000000000)"], "keys must be at most 1048576"),
     ],

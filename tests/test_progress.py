@@ -79,6 +79,26 @@ def test_policies_steps_and_what_has_no_length(clock: Clock, capsys: pytest.Capt
     ]
 
 
+def test_pieces_of_one_name_and_pieces_side_by_side_are_counted(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress_bar(4) as report:
+        clock.now += 12
+        report("base", 3, 3)
+        report("base", 0, 1)
+        clock.now += 12
+        report("base", 5, 10)
+        report("base", 1, 1)
+        report("left", 1, 2)
+        clock.now += 12
+        report("right", 1, 4)
+    assert capsys.readouterr().err.splitlines() == [
+        "[  12.0 s]  25 %, 1/4 base",
+        "[  24.0 s]  38 %, 1/4 base",
+        "[  36.0 s]  69 %, 2/4 right",
+    ]
+
+
 def test_a_bar_on_a_terminal_has_no_lines(
     clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,48 @@ def test_warm_up_goes_on_where_it_was_saved():
     assert other.parameters[0].requires_grad
 
 
+@pytest.mark.parametrize("when", ["before", "during", "at the end", "later"])
+def test_a_warm_up_leaves_the_entropy_control_alone(when):
+    """It frees once: whatever takes the sharpness from the optimizer keeps it, whenever it was made."""
+    module = policy()
+    head = module[1]
+    if when == "before":
+        TargetEntropy(head, share=0.5)
+    warm_up = TauWarmup(module, steps=2)
+    if when == "during":
+        TargetEntropy(head, share=0.5)
+    warm_up.step(2)
+    assert head.log_tau.requires_grad is (when in ("at the end", "later"))
+    if when == "later":
+        warm_up.step()
+    TargetEntropy(head, share=0.5)
+    for _ in range(3):
+        warm_up.step()
+        assert not head.log_tau.requires_grad
+    warm_up.load_state_dict({"done": 7})
+    assert not head.log_tau.requires_grad
+    # Back into the warm-up and out again: the control still has it.
+    warm_up.load_state_dict({"done": 1})
+    warm_up.step()
+    assert not head.log_tau.requires_grad
+
+
+def test_a_warm_up_that_is_over_touches_nothing():
+    """What a user freezes or gathers afterwards is the user's."""
+    module = policy()
+    warm_up = TauWarmup(module, steps=1)
+    warm_up.step()
+    module[1].log_tau.requires_grad_(False)
+    module[1].log_tau.grad = torch.ones(())
+    warm_up.step()
+    assert not module[1].log_tau.requires_grad
+    assert module[1].log_tau.grad is not None
+    # Nothing was learned before a warm-up that finds it frozen, so that nothing is freed.
+    again = TauWarmup(module, steps=1)
+    again.step()
+    assert not module[1].log_tau.requires_grad
+
+
 def test_warm_up_needs_something_to_freeze():
     with pytest.raises(ValueError, match="no head with learned parameters"):
         TauWarmup(nn.Linear(2, 2), steps=3)

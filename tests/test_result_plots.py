@@ -3,17 +3,23 @@
 import subprocess
 import sys
 
-import matplotlib.colors
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from numpy.testing import assert_allclose, assert_array_equal
 
 from result_cases import POLICIES, make_result
-from stau_rl.figures.palette import COLOURS, DASHES
+from stau_rl.figures.palette import looks
 from stau_rl.regret.plot import BOUND_LABEL, plot_regret, save_figure
 from stau_rl.regret.result import RegretResult
+
+
+def _lines(ax: Axes) -> list[Line2D]:
+    """The lines of a plot, without those that show where some coincide."""
+    return [line for line in ax.get_lines() if not str(line.get_label()).startswith("_coinciding")]
 
 
 def _heights(line: Line2D) -> np.ndarray:
@@ -23,7 +29,7 @@ def _heights(line: Line2D) -> np.ndarray:
 def test_plot_draws_means_bands_and_the_bound() -> None:
     result = make_result()
     ax = result.plot(scale="linear")
-    lines = {line.get_label(): line for line in ax.get_lines()}
+    lines = {line.get_label(): line for line in _lines(ax)}
     assert list(lines) == [*POLICIES, BOUND_LABEL]
     assert_allclose(_heights(lines[POLICIES[1]]), result.regret[1].mean(axis=1), rtol=1e-12)
     x = np.asarray(lines[BOUND_LABEL].get_xdata(), dtype=np.float64)
@@ -34,7 +40,10 @@ def test_plot_draws_means_bands_and_the_bound() -> None:
     vertices = ax.collections[0].get_paths()[0].vertices
     vertices = np.asarray(vertices)[:, 1]
     assert_allclose([vertices.min(), vertices.max()], [rows["regret_low"].min(), rows["regret_high"].max()])
-    legend = ax.get_legend()
+    # Names at the ends of their lines; long ones are broken.
+    assert ax.get_legend() is None
+    assert [" ".join(text.get_text().split()) for text in ax.texts] == [*POLICIES, BOUND_LABEL]
+    legend = result.plot(legend="inside").get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [*POLICIES, BOUND_LABEL]
 
@@ -44,8 +53,9 @@ def test_plot_of_a_choice_keeps_colours_and_adds_quantiles() -> None:
     ax = result.plot(policies=POLICIES[2:], quantiles=True, legend="none")
     assert ax.get_legend() is None
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
-    mean, low, high, _ = ax.get_lines()
-    assert {line.get_color() for line in (mean, low, high)} == {COLOURS[2]}
+    mean, low, high, _ = _lines(ax)
+    assert {line.get_color() for line in (mean, low, high)} == {looks(POLICIES)[2].colour}
+    assert len(ax.texts) == 0
     assert_allclose(_heights(high), np.quantile(result.regret[2], 0.95, axis=1), rtol=1e-12)
 
 
@@ -58,7 +68,7 @@ def test_plot_on_given_axes_and_without_a_constant() -> None:
         }
     )
     assert result.plot(ax) is ax
-    assert BOUND_LABEL not in [line.get_label() for line in ax.get_lines()]
+    assert BOUND_LABEL not in [line.get_label() for line in _lines(ax)]
 
 
 def test_zero_regret_has_no_place_on_a_log_scale(tmp_path) -> None:
@@ -78,36 +88,53 @@ def test_nine_policies_with_long_names_fit_in_the_figure() -> None:
     figure = ax.figure
     assert isinstance(figure, Figure)
     figure.draw_without_rendering()
+    page, frame = figure.bbox, ax.get_window_extent()
+    assert len(ax.texts) == 10
+    for text in ax.texts:
+        box = Text.get_window_extent(text)
+        assert frame.x1 < box.x0
+        assert box.x1 <= page.x1
+        assert page.y0 <= box.y0
+        assert box.y1 <= page.y1
+    assert frame.width > 0.4 * page.width
+    assert len({line.get_color() for line in _lines(ax)[:9]}) == 9
+
+
+def test_more_policies_than_there_is_room_for_names_have_a_legend() -> None:
+    names = [f"centred_ucb | s_tau(tau={k})" for k in range(1, 21)]
+    ax = make_result(policies=names).plot()
     legend = ax.get_legend()
     assert legend is not None
-    box, page, frame = legend.get_window_extent(), figure.bbox, ax.get_window_extent()
-    assert page.x0 <= box.x0
-    assert box.x1 <= page.x1
-    assert box.y0 >= page.y0
-    assert frame.x1 <= box.x0
-    assert frame.width > 0.45 * page.width
-    styles = [(line.get_color(), line.get_linestyle()) for line in ax.get_lines()[:9]]
-    assert len({colour for colour, _ in styles}) == 9
+    assert [text.get_text() for text in legend.get_texts()] == [*names, BOUND_LABEL]
+    assert len(ax.texts) == 0
 
 
-def test_colours_differ_also_in_grey_or_dash() -> None:
-    assert len(set(COLOURS)) == 9
-    grey = [np.dot(matplotlib.colors.to_rgb(colour), [0.299, 0.587, 0.114]) for colour in COLOURS]
-    for a in range(9):
-        for b in range(a):
-            same_dash = DASHES[a % len(DASHES)] == DASHES[b % len(DASHES)]
-            assert not same_dash or abs(grey[a] - grey[b]) > 0.05, (a, b)
+def test_policies_that_coincide_are_shown_as_one_line_of_both_colours(tmp_path) -> None:
+    result = make_result()
+    result.regret[0] *= 10
+    result.regret[2] = result.regret[1] * 1.0001
+    ax = result.plot()
+    together = [line for line in ax.get_lines() if line.get_label() == "_coinciding"]
+    assert [line.get_color() for line in together] == [look.colour for look in looks(POLICIES)[1:]]
+    assert_allclose(_heights(together[0]), _heights(together[1]))
+    # The lines themselves are as they were.
+    assert_allclose(_heights(_lines(ax)[1]), result.regret[1].mean(axis=1), rtol=1e-12)
+    save_figure(result, tmp_path / "a.png", tmp_path / "a.svg")
+    save_figure(result, tmp_path / "dark.png", ground="dark")
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+    assert (tmp_path / "dark.png").read_bytes() != (tmp_path / "a.png").read_bytes()
 
 
 def test_plot_leaves_backend_and_pyplot_alone() -> None:
     code = (
         "import sys, numpy as np\n"
         "from stau_rl.regret.result import RegretResult\n"
-        "assert 'matplotlib' not in sys.modules\n"
+        "assert not {'matplotlib', 'seaborn'} & set(sys.modules)\n"
         "spec = dict(policies=['a'], checkpoints=[1, 2], horizon=2, instances=2, seed=0)\n"
         "r = RegretResult.allocate(spec, np.ones(2), 2); r.regret[:] = 1.0\n"
         "r.plot().figure.savefig(sys.argv[1])\n"
-        "assert 'matplotlib.pyplot' not in sys.modules\n"
+        "import matplotlib.pyplot as plt\n"
+        "assert plt._backend_mod is None and plt._pylab_helpers.Gcf.figs == {}\n"
     )
     done = subprocess.run([sys.executable, "-c", code, "/dev/null"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

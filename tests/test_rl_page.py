@@ -102,11 +102,15 @@ def test_the_page_says_what_the_rows_say(results, tmp_path):
     text = page(results)
     assert text == page(results)
     assert "## Plateaus" not in text
-    assert "475.0 [" in text
+    # Four seeds are too few for an interval of 95 %.
+    assert text.count("| 475.0 |") >= 2
     # Learning rates at the ends of the grid, sharpness in its middle.
     assert "| `softmax(beta=1.5)` | 0.0003* |" in text
     assert "| `escort(p=1.5)` | 0.003* |" in text
-    assert "1.00, p 0.057 | 400.0 [400.0, 400.0] | 1.00, p 0.057 |" in text
+    # A wide table is split into several that begin alike.
+    row = "".join(line for line in text.splitlines() if line.startswith("| `escort(p={x}) + 1` |"))
+    assert row.count("1.00, p 0.057 |") == 2
+    assert "| 400.0 |" in row
     save_figures(results, tmp_path)
     first = (tmp_path / "rl_profiles.png").read_bytes()
     save_figures(results, tmp_path)
@@ -118,7 +122,7 @@ def test_the_printed_table_says_what_its_columns_are(results):
     assert lines[0].split()[1:4] == ["head", "rate", "sampled"]
     # The reference has no numbers against itself; learning rates at the ends of the grid have a star.
     assert lines[1].startswith("ppo-cartpole softmax(beta=1.5) ")
-    assert lines[1].split()[2:] == ["0.0003*", "475.0", "[460.0,", "490.0]", "475.0", "-", "-", "-"]
+    assert lines[1].split()[2:] == ["0.0003*", "475.0", "475.0", "-", "-", "-"]
     assert "escort(p=1.5) + 1" in lines[2]
     assert lines[2].split()[-3:] == ["1.00", "0.057", "1.00"]
     assert max(map(len, lines)) <= 120

@@ -13,7 +13,7 @@ from stau_rl.agents.policy_gradient.rl_agents import AGENTS, agent_class
 from stau_rl.agents.policy_gradient.rollout import Player, make_envs
 from stau_rl.heads import parse_head
 from stau_rl.nn.learned import LearnedHead
-from stau_rl.nn.sharpness import EntropyControl
+from stau_rl.nn.remedies import EntropyControl
 from stau_rl.plugin.plugin_head import forget, head
 from stau_rl.training.run import RunSpec, play_run
 

@@ -11,6 +11,7 @@ from stau_rl.statistics.robust import (
     interquartile_mean,
     paired_improvement,
     rank_sum_test,
+    stratified_interval,
     unpaired_improvement,
 )
 
@@ -117,6 +118,57 @@ def test_unpaired_improvement_covers_where_the_truth_is_known() -> None:
         found = unpaired_improvement(generator.exponential(0.5, 40), generator.exponential(1.0, 30))
         hits += found.low <= 2 / 3 <= found.high
     assert 0.92 <= hits / 500 <= 0.98
+
+
+def test_an_improvement_without_variance_has_no_interval() -> None:
+    """All pairs agree: ties through and through, all wins, all losses; or one run alone, which shows no variance."""
+    same = np.full(20, 0.1)
+    for a, b, value in (
+        (same, same, 0.5),
+        (same, same + 1, 1.0),
+        (same + 1, same, 0.0),
+        ([1.0], [0.0, 2.0], 0.5),
+        ([1.0, 3.0], [2.0], 0.5),
+    ):
+        found = unpaired_improvement(a, b)
+        assert found.value == value
+        assert np.isnan([found.low, found.high]).all()
+    # One pair in 400 that differs shows some.
+    found = unpaired_improvement(np.append(same[1:], 0.0), same)
+    assert found.low < found.value == 0.525 < found.high
+
+
+def test_every_stratum_is_resampled_by_itself() -> None:
+    """Two equal strata of n runs know their mean as 2 n runs do; drawn alike, as n do, 1.41 times as wide."""
+    x = _draw(60)
+    alone, both = stratified_interval([x], seed=0), stratified_interval([x, x], seed=0)
+    assert both.value == alone.value
+    # 2 000 resamples know a width to 3 %.
+    assert (both.high - both.low) / (alone.high - alone.low) == pytest.approx(np.sqrt(0.5), rel=0.1)
+    # Strata of another order are other resamples of the same.
+    turned = stratified_interval([x[::-1], x], seed=0)
+    assert (turned.low, turned.high) != (both.low, both.high)
+    assert turned.low == pytest.approx(both.low, rel=0.03)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_few_values_have_a_mean_without_an_interval(n: int) -> None:
+    """Up to five, the least and the largest value are nearer to the mean than 95 % asks for: 1 - 2^(1 - n)."""
+    x = _draw(6)
+    for found in (interquartile_interval(x[:n], seed=0), stratified_interval([x[:n]], seed=0)):
+        assert found.value == interquartile_mean(x[:n])
+        assert np.isnan([found.low, found.high]).all()
+    assert interquartile_interval(x, seed=0).low < interquartile_mean(x) < interquartile_interval(x, seed=0).high
+    # Five are enough for 90 %, as 15/16 of the medians lie between their ends.
+    assert np.isfinite(interquartile_interval(x[:5], seed=0, confidence=0.9).low)
+
+
+def test_a_stratum_of_one_value_shows_no_spread() -> None:
+    x = _draw(20)
+    found = stratified_interval([x, x[:1]], seed=0)
+    assert np.isnan([found.low, found.high]).all()
+    assert found.value == interquartile_mean([*x, x[0]])
+    assert np.isfinite(stratified_interval([x, x[:2]], seed=0).low)
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Lowest first. A room imports from lower floors, and from itself.
 FLOORS = (
-    {"spec", "files", "figures", "machine", "terminal"},
-    {"heads"},
+    {"spec", "files", "machine", "terminal"},
+    {"heads", "figures"},
     {"kernels", "calibration", "statistics"},
     {"nn", "plugin", "envs"},
     {"agents", "integrations"},

@@ -47,6 +47,14 @@ def test_without_a_choice_it_is_the_paired_bootstrap() -> None:
     assert (same.difference, same.percent, same.p_value) == (0.0, 0.0, 1.0)
 
 
+def test_percentages_do_not_depend_on_the_unit() -> None:
+    x, y = _draw((2, 80), 1), _draw((2, 80), 2)
+    first, second = (selected_bootstrap((u * x, u * x), (u * y, u * y), seed=3, resamples=100) for u in (1.0, 2.0**-20))
+    for name in ("percent", "percent_low", "percent_high", "p_value"):
+        assert getattr(first, name) == getattr(second, name)
+    assert second.difference_low == 2.0**-20 * first.difference_low
+
+
 def test_a_choice_among_equals_widens_the_interval() -> None:
     """Two members that tuning cannot tell apart and evaluation can: the interval holds what lies between them."""
     noise = _draw((1, 200), 1)
@@ -79,6 +87,34 @@ def test_it_covers_the_best_members_whatever_lies_between_them(gap: float) -> No
     assert hits >= narrow - 4
 
 
+@pytest.mark.parametrize("n", [1, 2, 5, 6])
+def test_few_instances_have_no_interval(n: int) -> None:
+    x, y = _draw((2, 40), 1), _draw((1, 40), 2)
+    found = selected_bootstrap((x, x[:, :n]), (y, y[:, :n]), seed=0, resamples=100)
+    ends = [found.difference_low, found.difference_high, found.percent_low, found.percent_high]
+    assert np.isnan(ends).all() if n < 6 else np.isfinite(ends).all()
+    assert np.isfinite([found.difference, found.percent]).all()
+    # Student's test knows what two values do not tell.
+    assert np.isnan(found.p_value) == (n == 1)
+
+
+def test_constant_families_and_baselines_that_are_not_above_0() -> None:
+    x, zero = _draw((1, 30), 1), np.zeros((1, 30))
+    for base in (zero, -x):
+        found = selected_bootstrap((x, x), (base, base), seed=0, resamples=100)
+        assert np.isnan([found.percent, found.percent_low, found.percent_high]).all()
+        assert found.difference_low < found.difference < found.difference_high
+    across = x - x.mean() + 1
+    found = selected_bootstrap((x, x), (across, across), seed=0, resamples=400)
+    assert np.isfinite(found.percent)
+    assert np.isnan([found.percent_low, found.percent_high]).all()
+    # No spread: the limit of the test, whatever rounding the resampled means have, and whatever the baseline.
+    flat = np.full((1, 30), 0.1)
+    for one, other, p_value in ((flat, flat, 1.0), (flat, zero, 0.0), (zero, flat, 0.0), (zero, zero, 1.0)):
+        found = selected_bootstrap((one, one), (other, other), seed=0, resamples=100)
+        assert found.p_value == p_value
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -88,6 +124,7 @@ def test_it_covers_the_best_members_whatever_lies_between_them(gap: float) -> No
         ({"candidates": ([[1.0, 2.0]], [1.0])}, "of equal members"),
         ({"resamples": 1}, "resamples must be >= 2"),
         ({"confidence": 1.0}, "confidence"),
+        ({"confidence": 0.0}, "confidence"),
     ],
 )
 def test_errors_name_the_argument(changes: dict, message: str) -> None:

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from stau_rl.statistics import bootstrap
-from stau_rl.statistics.bootstrap import group_starts, group_sums, paired_bootstrap, resample_counts
+from stau_rl.statistics.bootstrap import (
+    expanded_levels,
+    group_starts,
+    group_sums,
+    least_units,
+    paired_bootstrap,
+    resample_counts,
+)
 from stau_rl.statistics.distribution import ecdf, quantile_band, quantile_interval
 from stau_rl.statistics.means import cvar, holm, mean_interval, paired_test, quantiles, wilson_interval
 from stau_rl.statistics.robust import (
@@ -219,6 +226,46 @@ def test_degenerate_bootstraps() -> None:
     assert paired_bootstrap([], x, seed=0).difference.shape == (0, 1)
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.75, 0.8, 0.9, 0.95, 0.99])
+def test_least_units_by_hand(confidence: float) -> None:
+    # P(the median lies between the ends of n values) = 1 - 2^(1 - n): 1/2, 3/4, 7/8, 15/16, 31/32, ..., 127/128.
+    wanted = {0.5: 2, 0.75: 3, 0.8: 4, 0.9: 5, 0.95: 6, 0.99: 8}[confidence]
+    assert least_units(confidence) == wanted
+    assert np.isnan(expanded_levels(wanted - 1, confidence)).all()
+    low, high = expanded_levels(wanted, confidence)
+    assert 0 < low < (1 - confidence) / 2
+    assert high == 1 - low
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 6, 8])
+def test_few_instances_have_no_bootstrap_interval_or_one_that_covers(n: int) -> None:
+    """800 checkpoints of normal differences of mean 0 and of percentages of mean 0; standard error of a rate 0.8 %."""
+    generator = np.random.Generator(np.random.PCG64(n))
+    y = 10 + 0.2 * generator.normal(size=(800, n))
+    found = paired_bootstrap([y + generator.normal(size=(800, n))], y, seed=0, resamples=400)
+    for low, high in (
+        (found.difference_low, found.difference_high),
+        (found.percent_low, found.percent_high),
+    ):
+        if n < 6:
+            assert np.isnan([low, high]).all()
+        else:
+            assert ((low <= 0) & (high >= 0)).mean() >= 0.9
+
+
+def test_a_percentage_needs_a_baseline_above_0() -> None:
+    """At 0 it has no size, below it its sign means the opposite, and across 0 its interval is none."""
+    x = _sample(50)[None]
+    for baseline in (np.zeros((1, 50)), -x):
+        found = paired_bootstrap([x], baseline, seed=0, resamples=100)
+        assert np.isnan([found.percent, found.percent_low, found.percent_high]).all()
+        assert np.isfinite([found.difference_low, found.difference_high]).all()
+    across = x - x.mean() + 1
+    found = paired_bootstrap([x], across, seed=0, resamples=400)
+    assert np.isfinite(found.percent[0, 0])
+    assert np.isnan([found.percent_low, found.percent_high]).all()
+
+
 def test_intervals_cover_at_their_rate() -> None:
     # 800 data sets, here as checkpoints, of n = 25 skewed pairs: true difference 20, true percentage 25. The
     # rate of a 95 % interval has a standard error of 0.8 %; skewness may cost it a percent. The band 92 % to
@@ -241,6 +288,13 @@ def test_intervals_cover_at_their_rate() -> None:
     [
         (lambda: mean_interval([]), "non-empty"),
         (lambda: mean_interval([1.0, 2.0], 1.0), "confidence"),
+        (lambda: mean_interval([1.0, 2.0], 0.0), "confidence"),
+        (lambda: ecdf([1.0, 2.0], 0.0), "confidence"),
+        (lambda: quantile_interval([1.0, 2.0], 0.5, 1.0), "confidence"),
+        (lambda: quantile_interval([1.0, 2.0], 0.0), "probability"),
+        (lambda: quantile_interval([1.0, 2.0], 1.0), "probability"),
+        (lambda: paired_improvement([1.0], [2.0], 0.0), "confidence"),
+        (lambda: interquartile_interval([1.0], seed=0, confidence=1.0), "confidence"),
         (lambda: quantiles([1.0], [1.5]), "probabilities"),
         (lambda: cvar([1.0], 0.0), "tail"),
         (lambda: holm([1.2]), "p_values"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from stau_rl.agents.bandit import parse_policy
+from stau_rl.agents.bandit import Pipe, parse_policy
 from stau_rl.calibration.matching import mean_entropy
 from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import HEADS, Head, parse_head
@@ -24,6 +24,7 @@ from stau_rl.study import compare as study_compare
 from stau_rl.study.compare import play_setting
 from stau_rl.study.family import Family, change_score
 from stau_rl.study.folder import read_rows, rounded
+from stau_rl.study.match import unmatched
 from stau_rl.study.pilot import seen_scores
 from stau_rl.study.play import play_settings, run_study, with_holm
 from stau_rl.study.plot import draw_study
@@ -82,7 +83,7 @@ def test_every_run_of_a_setting_uses_the_seed_of_its_purpose(monkeypatch: pytest
     real = stau_rl.regret.run.run_regret
 
     def spy(arms, policies, horizon, instances, seed, **rest):
-        played.extend((policy, instances, seed) for policy in policies)
+        played.extend((str(policy), instances, seed) for policy in policies)
         return real(arms, policies, horizon, instances, seed, **rest)
 
     monkeypatch.setattr(stau_rl.regret.run, "run_regret", spy)
@@ -107,12 +108,11 @@ def test_members_are_addressed_by_their_slope() -> None:
         for slope in (0.8, 7.0, 300.0):
             assert family.slope(family.member(slope)) == pytest.approx(slope, rel=6e-6)
     # Far above 0 the slope of tau log s is tau / s; far below it is tau.
-    assert Family("centred_ucb(offset=40) | s_tau(tau=2)").member(3.0) == "centred_ucb(offset=40) | s_tau(tau=120)"
-    assert Family("centred_ucb(offset=-15) | s_tau(tau=2, eps=0)").slope(
-        "centred_ucb(offset=-15) | s_tau(tau=7, eps=0)"
-    ) == pytest.approx(7, rel=1e-6)
+    assert str(Family("centred_ucb(offset=40) | s_tau(tau=2)").member(3.0)) == "centred_ucb(offset=40) | s_tau(tau=120)"
+    far = parse_policy("centred_ucb(offset=-15) | s_tau(tau=7, eps=0)")
+    assert Family("centred_ucb(offset=-15) | s_tau(tau=2, eps=0)").slope(far) == pytest.approx(7, rel=1e-6)
     # Escort is not smooth at 0 and is addressed by its exponent.
-    assert Family(ESCORT).member(3.0) == "centred_ucb(c=0.25) | escort(p=3)"
+    assert str(Family(ESCORT).member(3.0)) == "centred_ucb(c=0.25) | escort(p=3)"
 
 
 def test_grids_have_one_size_and_range_except_where_a_parameter_ends() -> None:
@@ -195,12 +195,41 @@ def test_schedules_are_families_of_their_own() -> None:
     """As they are, or with {x} in the expression, whose values then run over the grid."""
     fixed, free = "centred_ucb(c=0.25) | softmax(beta=4*log(t+1))", "centred_ucb(c=0.25) | s_tau(tau=1+{x}*log(t))"
     assert not Family(fixed).tunable
-    assert Family(free).member(2.5) == "centred_ucb(c=0.25) | s_tau(tau=1+2.5*log(t))"
+    assert str(Family(free).member(2.5)) == "centred_ucb(c=0.25) | s_tau(tau=1+2.5*log(t))"
     small = replace(SETTING, families=(SOFTMAX, fixed, free), instances=16, tuning_instances=8, coarse=3, fine=2)
     table = play_setting(small)
     assert table.loc[table["comparison"] == "tuned", "tuning_points"].tolist() == [5, 0, 5]
     assert np.isfinite(table["regret"]).all()
     assert list(table.loc[(table["comparison"] == "slope"), "family"]) == []
+
+
+def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two families, two policies of reference and the two units of the matches; members are made from objects."""
+    read: list[str] = []
+
+    def counted(text: str):
+        read.append(text)
+        return parse_policy(text)
+
+    for module in ("family", "compare"):
+        monkeypatch.setattr(f"stau_rl.study.{module}.parse_policy", counted)
+    play_setting(replace(SETTING, horizon=20, instances=16, tuning_instances=8, coarse=3, fine=2))
+    assert len(read) == len(SETTING.families) + len(SETTING.references) + 2
+
+
+def test_every_policy_says_whether_it_has_a_score_and_a_head() -> None:
+    for text in ("thompson", "random", "ucb1"):
+        policy = parse_policy(text)
+        assert (policy.score, policy.head) == (None, None)
+    # It has preferences of its own in the place of a score, so there is nothing to tune or to match.
+    gradient = parse_policy("gradient_bandit")
+    assert (gradient.score, str(gradient.head)) == (None, "softmax(beta=1)")
+    assert not Family("gradient_bandit").tunable
+    assert unmatched("slope", Family("gradient_bandit"), Family(SOFTMAX)) == "gradient_bandit has no head on scores"
+    pipe = parse_policy("mean | softmax(beta=2)")
+    assert (str(pipe.score), str(pipe.head)) == ("mean", "softmax(beta=2)")
+    with pytest.raises(TypeError, match="'score' and 'head'"):
+        Pipe()  # type: ignore[call-arg]
 
 
 # Scores of the pilot run
@@ -229,7 +258,7 @@ def test_seen_scores_are_those_of_the_reference_engine() -> None:
     simulate(spied, table, seed=9, first_instance=0, horizon=horizon, checkpoints=np.array([horizon]))
     steps = np.unique(np.rint(np.geomspace(3, horizon - 1, 6)).astype(int))
     expected = torch.cat([seen[step] for step in steps.tolist()], dim=1)
-    found = seen_scores(text, "bernoulli(k=3)", horizon, n, 9, points=6)
+    found = seen_scores(pipe, "bernoulli(k=3)", horizon, n, 9, points=6)
     assert found.shape == expected.shape
     assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12, atol=1e-12)
 
@@ -240,8 +269,10 @@ def test_seen_scores_are_those_of_the_reference_engine() -> None:
 def test_matched_controls_are_as_sharp_as_what_they_control(rows: pd.DataFrame) -> None:
     by_kind = {row["comparison"]: row for row in rows.to_dict("records") if row["comparison"] in ("slope", "entropy")}
     control = Family(SOFTMAX)
-    assert control.slope(by_kind["slope"]["baseline"]) == pytest.approx(Family(S_TAU).slope(S_TAU), rel=1e-5)
-    scores = seen_scores(S_TAU, SETTING.arms, SETTING.horizon, 16, purpose_seed(11, "pilot"))
+    assert control.slope(parse_policy(by_kind["slope"]["baseline"])) == pytest.approx(
+        Family(S_TAU).slope(parse_policy(S_TAU)), rel=1e-5
+    )
+    scores = seen_scores(parse_policy(S_TAU), SETTING.arms, SETTING.horizon, 16, purpose_seed(11, "pilot"))
     heads = [parse_head(text.split("|")[1]) for text in (S_TAU, by_kind["entropy"]["baseline"])]
     assert mean_entropy(heads[0], scores, 0) == pytest.approx(mean_entropy(heads[1], scores, 0), rel=1e-5)
 
@@ -350,7 +381,7 @@ def test_rows_survive_the_file(rows: pd.DataFrame) -> None:
 
 def test_curves_show_every_family_and_its_band(rows: pd.DataFrame) -> None:
     (panel,) = draw_study(rows).axes
-    assert [line.get_label() for line in panel.get_lines()] == ["softmax", "s_tau"]
+    assert [line.get_label() for line in panel.get_lines()][:2] == ["softmax", "s_tau"]
     # One panel fills the figure.
     assert panel.get_subplotspec().get_gridspec().get_geometry() == (1, 1)
     curve = rows[(rows["comparison"] == "curve") & (rows["family"] == S_TAU)]
@@ -362,7 +393,7 @@ def test_curves_show_every_family_and_its_band(rows: pd.DataFrame) -> None:
 def test_run_study_prints_a_line_per_setting() -> None:
     from rich.console import Console
 
-    table = run_study((SOFTMAX, S_TAU, "ucb | argmax"), ["bernoulli(k=3)"], 60, 100, 5, sweeps=())
+    table = run_study((SOFTMAX, S_TAU, "ucb | argmax"), ["bernoulli(k=3)"], 60, 100, 5, sweeps=()).table()
     assert set(family_place(table)) == {-1, 0, 1, 2}
     console = Console(width=TABLE_WIDTH, record=True, file=io.StringIO())
     console.print(render(table))

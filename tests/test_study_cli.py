@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from stau_rl.agents.bandit import parse_policy
 from stau_rl.cli.main import main
 from stau_rl.study.engine import engine_for
 from stau_rl.study.folder import ABOUT, read_rows
@@ -109,11 +110,13 @@ def test_the_figure_has_a_panel_per_setting_and_lines_of_reference(tmp_path: Pat
     figure = draw_study(rows)
     assert len(figure.axes) == rows["setting"].nunique()
     columns = figure.axes[0].get_subplotspec().get_gridspec().ncols
-    assert columns == min(3, len(figure.axes))
-    labels = [line.get_label() for line in figure.axes[0].get_lines()]
+    assert columns == min(2, len(figure.axes))
+    lines = [line for line in figure.axes[0].get_lines() if line.get_label() != "_coinciding"]
+    labels = [line.get_label() for line in lines]
     assert labels == ["softmax", "s_tau", "thompson", "random", "ucb1"]
     base = rows[(rows["sweep"] == "base") & (rows["family"] == "random")].iloc[0]
-    assert figure.axes[0].get_lines()[3].get_ydata()[0] == base["regret"]
+    assert lines[3].get_ydata()[0] == base["regret"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == labels
     assert len(draw_study(rows, "c").axes) == (rows["sweep"].eq("c") & rows["comparison"].eq("raw")).sum() / 3
 
 
@@ -135,16 +138,17 @@ def test_run_study_names_the_argument(changes: dict, message: str) -> None:
 
 
 def test_of_several_engines_each_policy_takes_the_first_that_runs_it() -> None:
-    named = "centred_ucb | softmax", "mean | asis"
+    texts = "centred_ucb | softmax", "mean | asis"
     from stau_rl.plugin.plugin_head import forget, head
 
     head("asis", a=1.0)(lambda scores, a: a * scores)
     try:
-        assert [engine_for(text, "bernoulli(k=2)", 20, "numba,torch") for text in named] == ["numba", "torch"]
+        named = [parse_policy(text) for text in texts]
+        assert [engine_for(policy, "bernoulli(k=2)", 20, "numba,torch") for policy in named] == ["numba", "torch"]
         assert engine_for(named[0], "bernoulli(k=2)", 20, "numba") == "numba"
         with pytest.raises(ValueError, match="no head 'asis'"):
             engine_for(named[1], "bernoulli(k=2)", 20, "numba, triton", "cpu")
-        rows = run_study(named, ["bernoulli(k=2)"], 20, 20, sweeps=(), engine="numba,torch")
+        rows = run_study(texts, ["bernoulli(k=2)"], 20, 20, sweeps=(), engine="numba,torch").table()
         assert set(rows.loc[rows["family"] == "mean | asis(a=1)", "engine"]) == {"torch cpu float64"}
         assert set(rows.loc[rows["family"] == "centred_ucb | softmax(beta=1)", "engine"]) == {"numba cpu float32"}
     finally:
@@ -163,7 +167,7 @@ def test_heads_on_a_schedule_say_so_below_the_table(capsys) -> None:
 
 def test_a_table_names_scores_that_differ_and_the_edges_of_the_reference() -> None:
     families = ("ucb | softmax", "centred_ucb | softmax")
-    rows = run_study(families, ["bernoulli(k=3)"], 60, 40, 5, sweeps=())
+    rows = run_study(families, ["bernoulli(k=3)"], 60, 40, 5, sweeps=()).table()
     console = Console(width=TABLE_WIDTH, record=True, file=io.StringIO())
     console.print(render(rows))
     assert "centred_ucb | softmax(beta=1) against ucb | softmax(beta=1)" in console.export_text()
@@ -177,7 +181,8 @@ def test_a_table_names_scores_that_differ_and_the_edges_of_the_reference() -> No
 
 def test_a_dash_and_a_reason_where_a_policy_is_its_own_match() -> None:
     console = Console(width=TABLE_WIDTH, record=True, file=io.StringIO())
-    console.print(render(run_study(("ucb | softmax", "centred_ucb | softmax"), ["bernoulli(k=3)"], 60, 40, sweeps=())))
+    rows = run_study(("ucb | softmax", "centred_ucb | softmax"), ["bernoulli(k=3)"], 60, 40, sweeps=()).table()
+    console.print(render(rows))
     text = console.export_text()
     # Raw, slope, entropy, tuned; matched at equal sharpness a softmax is itself, whatever the scores.
     (row,) = [line for line in text.splitlines() if line.startswith(" bernoulli(k=3)")]
@@ -188,6 +193,7 @@ def test_a_dash_and_a_reason_where_a_policy_is_its_own_match() -> None:
 
 
 def test_regret_0_has_no_percentage_and_a_line_says_so() -> None:
-    text = "\n".join(notes(run_study(("ucb | softmax", "ucb | escort"), ["bernoulli(k=1)"], 20, 20, sweeps=())))
+    rows = run_study(("ucb | softmax", "ucb | escort"), ["bernoulli(k=1)"], 20, 20, sweeps=()).table()
+    text = "\n".join(notes(rows))
     assert "Without a percentage are comparisons with a policy whose regret is 0, at: bernoulli(k=1)." in text
     assert "nan" not in text

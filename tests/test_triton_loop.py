@@ -29,6 +29,9 @@ POLICIES = (
     *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
     *("plug-in", "plug-in schedule"),
+    *("wide softmax", "wide huge", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
+    *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),
+    *("thompson far", "thompson prior", "thompson loose prior", "gradient far"),
     *(
         f"{name} {kind}"
         for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
@@ -165,7 +168,8 @@ def test_layout(k, lanes, slots):
         ("ucb | softmax(beta=1)", "softmax_direct"),
         ("ucb | softmax(beta=64)", "softmax_scaled"),
         ("ucb | softmax(beta=4*log(t))", "softmax_scheduled"),
-        ("ucb | softmax(beta=t)", "softmax_scaled"),
+        ("ucb | softmax(beta=200+0*t)", "softmax_scaled"),
+        ("ucb | softmax(beta=t)", "softmax_wide"),
     ],
 )
 def test_direct_forms_only_where_they_fit(text, device):
@@ -173,9 +177,16 @@ def test_direct_forms_only_where_they_fit(text, device):
 
 
 def test_scores_far_from_zero_are_not_exponentiated_before_centring():
-    means = np.array([[900.0], [901.0]])
+    means = np.array([[60.0], [61.0]])
     table = ArmTable("gaussian", means, 1.0, np.empty(0), np.empty(0, np.int64), False, 1)
     assert make_plan(parse_policy("centred_ucb | s_tau(tau=7)"), table, 1000).head.form == "ratio"
+
+
+def test_scores_farther_still_are_float64():
+    means = np.array([[900.0], [901.0]])
+    table = ArmTable("gaussian", means, 1.0, np.empty(0), np.empty(0, np.int64), False, 1)
+    plan = make_plan(parse_policy("centred_ucb | s_tau(tau=7)"), table, 1000)
+    assert (plan.head.device, plan.variant.double, plan.exact_rewards) == ("s_tau_wide", True, True)
 
 
 def test_what_nobody_asked_for_is_not_compiled():
@@ -191,9 +202,13 @@ def test_what_nobody_asked_for_is_not_compiled():
     assert softmax[0] == softmax[1]
 
 
-def test_an_offset_beyond_float32_goes_to_the_reference():
-    with pytest.raises(EngineError, match=r"offset=600 on rewards that spread by 0.5.*engine='torch'"):
-        make_plan(parse_policy("ucb(offset=600) | s_tau(tau=5)"), bernoulli(3), 1000)
+def test_an_offset_beyond_float32_makes_float64_scores():
+    plan = make_plan(parse_policy("ucb(offset=-600) | s_tau(tau=5)"), bernoulli(3), 1000)
+    assert (plan.variant.double, plan.variant.moved, plan.offset) == (True, True, 600.0)
+    # Far above 0 s^tau flattens as fast as scores round.
+    assert not make_plan(parse_policy("ucb(offset=600) | s_tau(tau=5)"), bernoulli(3), 1000).variant.double
+    with pytest.raises(EngineError, match=r"engine='torch' runs it"):
+        make_plan(parse_policy("ucb(offset=-1e35) | s_tau(tau=5)"), bernoulli(3), 1000)
 
 
 def test_too_many_steps_names_another_engine():

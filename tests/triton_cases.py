@@ -24,6 +24,7 @@ from stau_rl.kernels.gpu.device import log2, tl
 from stau_rl.plugin import head, parameter
 from stau_rl.plugin.load import load_plugin
 
+README = Path(__file__).resolve().parents[1] / "README.md"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 STEPS, INSTANCES = (14, 5) if INTERPRETED else (300, 777)
 NOTHING, NOWHERE = np.empty(0), np.empty(0, dtype=np.int64)
@@ -60,16 +61,19 @@ def golden():
     return {"histories": len(rows), "wrong": wrong}
 
 
-def agree(policy, kind, k=3, steps=STEPS, slots=None):
+def agree(policy, kind, k=3, steps=STEPS, slots=None, means=None):
     if slots is not None:
         triton_plan.MAX_SLOTS = slots
-    table = arms(kind, k)
+    table = arms(kind, k, means=None if means is None else np.array(means)[:, None])
     ours, theirs = play(triton_loop, policy, table, steps), play(torch_loop, policy, table, steps)
     triton_plan.MAX_SLOTS = 32
     same = (ours.actions == theirs.actions).all(axis=0)
 
+    # In units of the largest reward, where that is above 1.
+    unit = max(1.0, float(np.abs(theirs.rewards).max()))
+
     def error(name):
-        return float(np.abs(getattr(ours, name)[..., same] - getattr(theirs, name)[..., same]).max())
+        return float(np.abs(getattr(ours, name)[..., same] - getattr(theirs, name)[..., same]).max()) / unit
 
     return {
         "same": float(same.mean()),
@@ -223,6 +227,23 @@ WHOLE = {
     "gradient escort": "gradient_bandit(baseline=none, head=escort)",
     "gradient schedule": "gradient_bandit(head=s_tau(tau=1+log(t)))",
 }
+# Rewards far from 0, or far from their spread: scores in float64, or differences taken in it. Name -> policy, means.
+CLOSE, FAR, HUGE = (1.0, 1.5, 0.5), (900.0, 900.5, 899.0), (1e19, 2e19, 0.0)
+WIDE = {
+    "wide softmax": ("ucb | softmax(beta=50)", FAR),
+    "wide huge": ("mean | softmax(beta=1e20)", HUGE),
+    "wide steep": ("centred_ucb | softmax(beta=900)", CLOSE),
+    "wide s_tau": ("centred_ucb(offset=-300) | s_tau(tau=7.3)", FAR),
+    "wide s_tau eps=0": ("ucb(offset=-1200) | s_tau(tau=7.3, eps=0)", FAR),
+    "wide s_tau schedule": ("centred_ucb | s_tau(tau=1+300*log(t))", CLOSE),
+    "wide escort": ("centred_ucb | escort(p=3)", FAR),
+    "wide softplus_norm": ("ucb(offset=-1200) | softplus_norm", FAR),
+    "wide sigmoid_norm": ("ucb(offset=-1200) | sigmoid_norm", FAR),
+    "thompson far": ("thompson(prior_mean=1e6, sigma=0.1)", (1e6, 1e6 + 0.5, 1e6)),
+    "thompson prior": ("thompson(prior_mean=2, prior_sd=0.5, sigma=0.4)", CLOSE),
+    "thompson loose prior": ("thompson(prior_mean=-3, prior_sd=4, sigma=2)", CLOSE),
+    "gradient far": ("gradient_bandit(alpha=0.2)", (1e6, 1e6 + 0.5, 1e6)),
+}
 CASES = {
     "golden": golden,
     "split": split,
@@ -231,6 +252,10 @@ CASES = {
     "errors": errors,
     "contradictions": contradictions,
     **{f"agree {name}": lambda text=text: agree(text, "bernoulli") for name, text in (WEIGHTED | WHOLE).items()},
+    **{
+        f"agree {name}": lambda text=text, means=means: agree(text, "gaussian", means=means)
+        for name, (text, means) in WIDE.items()
+    },
     **{
         f"agree {name} {kind}": lambda name=name, kind=kind: agree((WEIGHTED | WHOLE)[name], kind)
         for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from stau_rl.agents.attention.attention import Attended, attend
 from stau_rl.agents.attention.attention_spec import AttentionSpec, parameters_of
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
-from stau_rl.agents.attention.learned import to_legal, to_raw
 from stau_rl.heads import Head, PowerNorm
 from stau_rl.heads.log_softplus import log_phi
+from stau_rl.nn.parameter_map import to_legal, to_raw
 
 LOW = 0.1
 CALIBRATED = {"threshold": "threshold", "tau_star": "tau"}
@@ -51,7 +51,7 @@ class NormaliserGroup(nn.Module):
         for name, limits in self.limits.items():
             numbers = [float(parameters_of(spec.head)[name][0]) for spec in specs]
             if name in self.spec.learn:
-                raw = torch.tensor([to_raw(name, number, limits) for number in numbers])
+                raw = torch.tensor([to_raw(self.spec.head.name, name, number, limits) for number in numbers])
                 self.learned[name] = nn.Parameter(raw[:, None].repeat(1, heads))
             elif name == CALIBRATED.get(self.spec.calibrate) or len(set(numbers)) > 1:
                 values = torch.tensor(numbers)[:, None].repeat(1, heads)
@@ -89,10 +89,10 @@ class NormaliserGroup(nn.Module):
         if name in self.given:
             self.given[name].copy_(found)
             return
-        low = self.limits[name].low
+        owner, limits = self.spec.head.name, self.limits[name]
         # What is learned must start above its bound.
-        least = -torch.inf if low is None else low + 1e-3
-        raws = [[to_raw(name, max(value, least), self.limits[name]) for value in row] for row in found.tolist()]
+        least = -torch.inf if limits.lower is None else limits.lower + 1e-3
+        raws = [[to_raw(owner, name, max(value, least), limits) for value in row] for row in found.tolist()]
         self.learned[name].copy_(torch.tensor(raws))
 
 

@@ -1,6 +1,6 @@
 """`score | head`: draw an arm from the head's weights on the scores, or abstain with the mass that they leave."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from stau_rl.agents.bandit.policy import Policy
 from stau_rl.agents.bandit.scores import Score
 from stau_rl.heads import Argmax, Head
+from stau_rl.kernels.float32 import SHIFT_FREE
 from stau_rl.kernels.torch_sampling import inverse_cdf
 
 if TYPE_CHECKING:
@@ -33,8 +34,9 @@ class Pipe(Policy):
     name: ClassVar[str] = "pipe"
     formula: ClassVar[str] = "score | head"
 
-    score: Score
-    head: Head
+    # A field of its own: the base class has None here, which would be the default.
+    score: Score = field()
+    head: Head = field()
     renormalise: bool = False
 
     def __post_init__(self) -> None:
@@ -67,7 +69,8 @@ class Pipe(Policy):
         # Ties of an argmax are decided on the statistics themselves, so in float64 whatever the engine's dtype.
         dtype = dtype or (torch.float64 if isinstance(self.head, Argmax) else state.dtype)
         head = self.head.at(state.step + 1)
-        weights = head.unchecked_log_weights(self.score.values(state, dtype), dim=0).exp()
+        scores = self.score.differences if head.name in SHIFT_FREE else self.score.values
+        weights = head.unchecked_log_weights(scores(state, dtype), dim=0).exp()
         if self.renormalise:
             weights = torch.where((weights > 0).any(0), weights, 1.0)
         return weights

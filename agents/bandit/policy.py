@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from stau_rl.agents.bandit.scores import Score
+from stau_rl.heads import Head
 from stau_rl.spec.grammar import format_spec
 
 if TYPE_CHECKING:
@@ -20,9 +22,13 @@ class Policy:
         name: the name in the registry and in text.
         formula: what it does, in a line, for tables.
         source: where it comes from.
+        score: the score of a policy `score | head`; None for any other.
+        head: what turns numbers into the weights that arms are drawn with; None for a policy without one.
     """
 
     __slots__ = ()
+    score: Score | None = None
+    head: Head | None = None
     name: ClassVar[str]
     formula: ClassVar[str]
     source: ClassVar[str] = ""
@@ -34,7 +40,11 @@ class Policy:
 
     @property
     def may_abstain(self) -> bool:
-        """Some steps may pull no arm: they earn 0, cost mu* of regret, and leave every count as it is."""
+        """Some steps may pull no arm: they earn 0 and leave every count as it is.
+
+        Abstaining is then one more option, of mean 0, so regret is what a step gives up against max(mu*, 0): mu* for
+        abstaining where mu* >= 0, and -mu_k for a pull of arm k where every mean is negative.
+        """
         return False
 
     def lowered(self) -> "Policy":

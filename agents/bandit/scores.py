@@ -31,6 +31,13 @@ class Score:
         """Scores [arms, instances] in `dtype`."""
         raise NotImplementedError
 
+    def differences(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores up to a constant of the row: all that heads see which do not notice a shift.
+
+        Whatever moves every score alike is left out, as adding it would only round differences away.
+        """
+        return self.values(state, dtype)
+
     def __str__(self) -> str:
         """Text of the score, which parses back to it."""
         return format_spec(self)
@@ -74,6 +81,10 @@ class Ucb(Score):
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
         return self._bounds(state, dtype) + self.offset
+
+    def differences(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores without offset and centre, [arms, instances] in `dtype`."""
+        return self._bounds(state, dtype)
 
     def _bounds(self, state: "State", dtype: torch.dtype) -> Tensor:
         width = self.c * math.sqrt(2.0 * math.log(state.step))

@@ -56,7 +56,7 @@ class Thompson(Policy):
             failures = state.counts - state.sums
             return beta_draws(1.0 + successes, 1.0 + failures, partial(draws.private, state.step))
         precision = noise_precision(self.sigma, state.table)
-        posterior = self.prior_sd**-2 + state.counts * precision
+        posterior = self.prior_sd**-2 + state.counts.double() * precision
         centre = (self.prior_mean * self.prior_sd**-2 + state.sums * precision) / posterior
         normal = torch.special.ndtri(open_uniform(draws.private(state.step)[0]))
         return centre + normal * posterior.rsqrt()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings, learned_column
 from stau_rl.agents.policy_gradient.networks import ActorCritic
-from stau_rl.nn.sharpness import EntropyControl, TauWarmup, entropy_share
+from stau_rl.nn.remedies import EntropyControl, TauWarmup, entropy_share
 
 
 class Remedies:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from stau_rl.envs.arms.arms import MAX_ARMS, Arms
 from stau_rl.envs.arms.observations import read_observations
+from stau_rl.kernels.contract import table_means
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +89,7 @@ class EmpiricalArms(Arms):
     @property
     def fixed_means(self) -> NDArray[np.float64]:
         """Mean of each arm's observations, float64 [K]."""
-        return _means(self._values, self._offsets)
+        return table_means(self._values, self._offsets)
 
     @property
     def values(self) -> NDArray[np.float64]:
@@ -99,7 +100,3 @@ class EmpiricalArms(Arms):
     def offsets(self) -> NDArray[np.int64]:
         """Where each arm's observations start in `values`, int64 [K + 1]."""
         return self._offsets
-
-
-def _means(values: NDArray[np.float64], offsets: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.add.reduceat(values, offsets[:-1]) / np.diff(offsets)

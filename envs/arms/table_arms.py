@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.envs.arms.arms import MAX_ARMS, Arms
+from stau_rl.kernels.contract import table_means
 
 # Insects counted on twelve plots for each of six sprays: Beall, Biometrika 32, 1942.
 INSECTS = {
@@ -72,7 +73,7 @@ class TableArms(Arms):
     @property
     def fixed_means(self) -> NDArray[np.float64]:
         """Mean of each arm's observations, float64 [K]."""
-        return np.add.reduceat(self.rows, self.starts[:-1]) / np.diff(self.starts)
+        return table_means(self.rows, self.starts)
 
     @property
     def values(self) -> NDArray[np.float64]:

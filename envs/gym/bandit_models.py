@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from stau_rl.envs.arms.arms import Arms
+from stau_rl.kernels.contract import gaps_below_best
 
 Floats = NDArray[np.float64]
 # The quantile of a normal at 0 is -inf; a uniform of 53 bits is 0 or at least 2^-53.
@@ -38,14 +39,17 @@ class BanditModel:
     means: Floats
     best_arm: NDArray[np.int64]
     best_mean: Floats
+    # Size of the numbers that means come from; see `gaps_below_best`.
+    _tie_scale: float | None = None
 
     def regret(self, actions: NDArray[np.int64]) -> Floats:
         """Expected reward given up by pulling these arms now, float64 [N]."""
-        return self.best_mean - self.means[actions, np.arange(actions.size)]
+        return self._gaps[actions, np.arange(actions.size)]
 
     def _rank(self) -> None:
         self.best_mean = self.means.max(0)
-        self.best_arm = (self.means == self.best_mean).argmax(0)
+        self._gaps = gaps_below_best(self.means, self._tie_scale)
+        self.best_arm = (self._gaps == 0.0).argmax(0)
 
     def reset(self, uniforms: Floats, given: Floats | None) -> Any:
         """Begin an episode in every instance.
@@ -89,6 +93,7 @@ class ArmsModel(BanditModel):
 
     def __init__(self, arms: Arms) -> None:
         self.process, self.arms = arms, arms.size
+        self._tie_scale = float(np.abs(arms.values).max()) if arms.reward_kind == "table" else None
         self.observation_space = spaces.Discrete(1)
         self.reset_draws = 0 if arms.fixed_means is not None else arms.size
         self.step_draws = 1

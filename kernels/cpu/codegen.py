@@ -123,7 +123,7 @@ from numba import njit
 from stau_rl.kernels.cpu.beta import beta_draw, stream
 from stau_rl.kernels.cpu.heads import DEVICE_HEADS
 from stau_rl.kernels.cpu.lanes import *
-from stau_rl.kernels.cpu.math import exp2_nonpositive, normal_quantile, power_switches, whole_power
+from stau_rl.kernels.cpu.math import exp2_nonpositive, normal_quantile, normal_quantile64, power_switches, whole_power
 from stau_rl.kernels.cpu.philox import philox
 from stau_rl.kernels.cpu.tally import optimal_plays, pseudo_regret
 
@@ -131,7 +131,7 @@ K, B, CACHE = {arms}, {lanes}, {cache}
 F32, F64, I32, I64 = np.float32(0), np.float64(0), np.int32(0), np.int64(0)
 COUNT, GAIN, REAL = {count}, {gain}, {real}
 ONE, ACTIONS, SECOND = np.uint64(1), np.uint64(0), np.uint64(3)
-INVERSE_ARMS, LOWEST, SMALLEST, UNIT = 1.0 / K, -3e38, 1e-37, 2.0**-24
+INVERSE_ARMS, LOWEST, SMALLEST, UNIT = 1.0 / K, {lowest}, 1e-37, 2.0**-24
 {head}
 """
 ROWS = (
@@ -140,7 +140,7 @@ ROWS = (
 )  # fmt: skip
 MEMORY = frozenset(ROWS[:7])
 DEVICE_MODULES = (
-    "beta", "heads", "lanes", "math", "philox", "tally", "../philox",
+    "beta", "heads", "heads_wide", "lanes", "math", "philox", "tally", "../philox",
 )  # fmt: skip
 
 
@@ -187,19 +187,23 @@ def write_source(spec: Specialisation, on_disk: bool = True) -> str:
     head = ""
     if spec.head is not None:
         head = f"device_head = DEVICE_HEADS[{spec.head!r}]\n"
-        head += "log2_weight, head_base = device_head.log2_weight, device_head.base\n"
+        form = "wide" if "WIDE" in spec.flags else "log2_weight"
+        head += f"log2_weight, head_base = device_head.{form}, device_head.base\n"
         head += "head_slope = device_head.slope\n"
     scalar = {name: f"np.{name}(0)" for name in ("int32", "int64", "float32", "float64")}
     header = HEADER.format(
         arms=spec.arms, lanes=spec.lanes, cache=on_disk, head=head,
         count=scalar[spec.count], gain=scalar[spec.gain], real=scalar[spec.real],
+        lowest="-3e38" if spec.real == "float32" else "-1.7e308",
     )  # fmt: skip
     return header + ast.unparse(ast.fix_missing_locations(function)) + "\n"
 
 
 def _buffers(spec: Specialisation) -> str:
     """Statements that allocate what the looped form keeps outside registers."""
-    lines = [f"{name} = np.empty(K * WIDTH, np.{spec.real})" for name in ("score", "level", "edge", "weight")]
+    lines = [f"{name} = np.empty(K * WIDTH, np.{spec.real})" for name in ("score", "level")]
+    shares = "float32" if spec.choose == "choose_by_weight" else spec.real
+    lines += [f"{name} = np.empty(K * WIDTH, np.{shares})" for name in ("edge", "weight")]
     kinds = {"count": spec.count, "gain": spec.gain, "bound": "int32", "mu": "float64"}
     kinds |= {"mean": spec.real, "root": spec.real}
     lines += [f"lane_{name} = np.empty(WIDTH, np.{kind})" for name, kind in kinds.items()]
@@ -238,7 +242,7 @@ def _device_code(spec: Specialisation) -> str | None:
         head = DEVICE_HEADS[spec.head]
         origin = head.origin
         # A head that was registered from elsewhere brings its own file.
-        functions = (head.log2_weight, head.slope, head.base)
+        functions = (head.log2_weight, head.slope, head.base, head.wide)
         files |= {Path(inspect.getfile(function.py_func)) for function in functions if function is not None}  # type: ignore[attr-defined]
     if origin is None or not all(file.is_file() for file in files):
         return None

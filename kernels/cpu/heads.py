@@ -11,6 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.kernels.contract import EngineError
+from stau_rl.kernels.cpu.heads_wide import (
+    escort_wide,
+    s_tau_tail_wide,
+    s_tau_wide,
+    sigmoid_norm_wide,
+    softmax_wide,
+    softplus_norm_wide,
+)
 from stau_rl.kernels.cpu.lanes import select
 from stau_rl.kernels.cpu.math import LN_2, LOG2_E, device, log2_positive, log2_softplus2, logistic2, softplus2
 from stau_rl.kernels.head_parameters import NONE, Parameters
@@ -30,6 +38,7 @@ class DeviceHead:
         slope: `(score, p, q) -> d ln f / d score`, which a gradient bandit needs; None if there is none.
         base: `(score, p, q) -> f(score)^(1 / p)`, up to a constant, where f is a p-th power; small whole p
             are then multiplied out. A row whose largest base is below 1e-37 counts as all zero: uniform.
+        wide: `log2_weight` on float64 lanes, for scores that float32 cannot hold; None if there is none.
         origin: text that changes whenever the code does, for functions whose own files do not tell; None if there is
             none, so that machine code must not be kept on disk.
     """
@@ -38,6 +47,7 @@ class DeviceHead:
     parameters: int
     slope: Callable[..., Any] | None = None
     base: Callable[..., Any] | None = None
+    wide: Callable[..., Any] | None = None
     origin: str | None = ""
 
 
@@ -132,12 +142,12 @@ def sigmoid_norm_slope(score, _, __):
 
 
 DEVICE_HEADS: dict[str, DeviceHead] = {
-    "softmax": DeviceHead(softmax_log2, 1, softmax_slope),
-    "s_tau": DeviceHead(s_tau_log2, 2, s_tau_slope, s_tau_base),
-    "s_tau_tail": DeviceHead(s_tau_tail_log2, 2, s_tau_tail_slope),
-    "escort": DeviceHead(escort_log2, 1, escort_slope, escort_base),
-    "softplus_norm": DeviceHead(softplus_norm_log2, 0, softplus_norm_slope),
-    "sigmoid_norm": DeviceHead(sigmoid_norm_log2, 0, sigmoid_norm_slope),
+    "softmax": DeviceHead(softmax_log2, 1, softmax_slope, wide=softmax_wide),
+    "s_tau": DeviceHead(s_tau_log2, 2, s_tau_slope, s_tau_base, s_tau_wide),
+    "s_tau_tail": DeviceHead(s_tau_tail_log2, 2, s_tau_tail_slope, wide=s_tau_tail_wide),
+    "escort": DeviceHead(escort_log2, 1, escort_slope, escort_base, escort_wide),
+    "softplus_norm": DeviceHead(softplus_norm_log2, 0, softplus_norm_slope, wide=softplus_norm_wide),
+    "sigmoid_norm": DeviceHead(sigmoid_norm_log2, 0, sigmoid_norm_slope, wide=sigmoid_norm_wide),
 }
 
 

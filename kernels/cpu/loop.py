@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
 from stau_rl.kernels.cpu.codegen import ROWS, load_loop
 from stau_rl.kernels.cpu.plan import Plan, make_plan
-from stau_rl.kernels.head_parameters import bernoulli_bounds, require_float32
+from stau_rl.kernels.float32 import require_float32
 from stau_rl.kernels.philox import MAX_ARMS, split_seed
 
 # Arm-steps of one call: about a tenth of a second, so that progress shows and Ctrl-C works.
@@ -174,7 +174,7 @@ def _initial_state(
 
     recorded = (blocks, horizon, spec.lanes) if record else (blocks, 0, 0)
     bernoulli = "BERNOULLI" in flags
-    thresholds = bernoulli_bounds(arms.means) if bernoulli else np.empty((0, 0), np.int32)
+    thresholds = arms.bernoulli_bounds() if bernoulli else np.empty((0, 0), np.int32)
     return {
         "count": full(0, spec.count),
         "gain": full(0, spec.gain),

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
+from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
 from stau_rl.kernels.cpu.codegen import Specialisation
 from stau_rl.kernels.cpu.heads import BoundHead, bind_head
 from stau_rl.kernels.cpu.lanes import WIDTH
 from stau_rl.kernels.cpu.plugin import check_plugin
+from stau_rl.kernels.float32 import SHIFT_FREE, Float32Error, misfit
 from stau_rl.kernels.head_parameters import NONE, Parameters
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
@@ -47,7 +48,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         EngineError: the policy, its score or its head has no compiled form.
         ValueError: the device code of a plug-in head contradicts the head.
     """
-    check_float32(policy, arms)
+    why = misfit(policy, arms, horizon)
     c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
     bound, choose, cost = BoundHead(None), "choose_by_weight", 1.0
     flags = {arms.kind.upper()}
@@ -63,8 +64,14 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
         else:
             bound = _bound(policy.head, horizon)
-            offset = float(getattr(policy.score, "offset", 0.0))
-            flags |= {"SINGLE", kind} | ({"OFFSET"} if offset else set())
+            if why and (bound.device is None or bound.device.wide is None):
+                raise Float32Error(why)
+            if policy.head.name not in SHIFT_FREE:
+                offset = float(getattr(policy.score, "offset", 0.0))
+            flags |= {kind} | ({"OFFSET"} if offset else set())
+            # Scores that float32 cannot hold are float64; so is the quantile behind the rewards that they come from.
+            flags |= {"DOUBLE", "WIDE"} if why else {"SINGLE"}
+            cost = 3.0 if why else cost
     elif policy.name == "random":
         choose = "choose_uniform"
     elif policy.name == "eps_greedy":
@@ -79,6 +86,8 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             prior_precision, noise = root**-2, noise_precision(policy.sigma, arms)
             flags |= {"POSTERIOR", "HAS_MEAN", "HAS_ROOT"}
     elif policy.name == "gradient_bandit":
+        if why:
+            raise Float32Error(why)
         bound = _bound(policy.head, horizon)
         if bound.device is None or bound.device.slope is None:
             raise EngineError(f"the numba engine has no slope of head {policy.head.name!r}; engine='torch' runs it")
@@ -92,9 +101,9 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         raise _unsupported("policy", policy.name, known)
     if any(bound.parameters.schedules):
         flags |= {"SCHEDULED"}
-    elif bound.device is not None and bound.device.base is not None and bound.parameters.p in WHOLE_POWERS:
+    elif bound.device is not None and bound.device.base is not None and bound.parameters.p in WHOLE_POWERS and not why:
         flags |= {"POWER"}
-    real = "float32" if choose == "choose_by_weight" else "float64"
+    real = "float32" if choose == "choose_by_weight" and not why else "float64"
     spec = _specialisation(choose, bound.key, arms, real, frozenset(flags), horizon)
     head = bound.parameters
     parameters = (head.p, head.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)

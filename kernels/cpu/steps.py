@@ -22,14 +22,14 @@ the action and the reward uniform, `p` and `q` the parameters of the head or pol
 def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weight, bonus, offset, p, q, whole):
     """Score | head: arm = first k with cdf_k > u * total."""
     if CENTRED:
-        centre = splat(0.0, F32)
+        centre = splat(0.0, REAL)
         for k in ARMS:
             score[k] = fused(root[k], bonus, mean[k])
             centre = centre + score[k]
         centre = centre * INVERSE_ARMS
         if OFFSET:
             centre = centre - offset
-    peak = splat(LOWEST, F32)
+    peak = splat(LOWEST, REAL)
     for k in ARMS:
         if CENTRED:
             value = score[k] - centre
@@ -55,7 +55,10 @@ def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weig
         if POWER:
             weight[k] = whole_power(fused(level[k], scale, lift), whole)
         else:
-            weight[k] = exp2_nonpositive(level[k] - peak)
+            below = level[k] - peak
+            if WIDE:
+                below = select(below < -127.0, -127.0, below)
+            weight[k] = exp2_nonpositive(to_f32(below))
         total = total + weight[k]
         edge[k] = total
     target = to_f32(chance) * UNIT * total
@@ -213,7 +216,10 @@ def update(
     if BERNOULLI:
         reward = select(luck < limit, splat(1, GAIN), 0)
     if GAUSSIAN:
-        reward = fused(to_f64(normal_quantile(luck)), sigma, expected)
+        if WIDE:
+            reward = fused(normal_quantile64(luck), sigma, expected)
+        else:
+            reward = fused(to_f64(normal_quantile(luck)), sigma, expected)
     if TABLE:
         store(lane_arm, 0, arm)
         store(lane_luck, 0, luck)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stau_rl.kernels.contract import EngineError
+from stau_rl.kernels.float32 import EXTREME, SHIFT_FREE, Float32Error
 from stau_rl.kernels.head_parameters import NONE, Parameters
 
 LOG2_E = math.log2(math.e)
@@ -72,12 +73,14 @@ PLUGINS: dict[str, tuple[Callable[..., Any], int]] = {}
 """Device functions of plug-in heads, not yet compiled, and how many parameters each takes, by the head's name."""
 
 
-def bind_head(head: Any, scores: Scores, horizon: int) -> BoundHead:
-    """The device function that plays a head on such scores.
+def bind_head(head: Any, scores: Scores, horizon: int, why_wide: str = "") -> BoundHead:
+    """The device function that plays a head on such scores; on float64 ones, if there is a reason why.
 
     Raises:
         EngineError: the head has none.
     """
+    if why_wide:
+        return _bind_wide(head, horizon, why_wide)
     if head.name in PLUGINS:
         function, inputs = PLUGINS[head.name]
         return BoundHead(function, "log2", parameters=Parameters.of(head), inputs=inputs)
@@ -87,6 +90,15 @@ def bind_head(head: Any, scores: Scores, horizon: int) -> BoundHead:
             f"the triton engine has no head {head.name!r} (it has {known}); engine='torch' runs every head"
         )
     return BINDERS[head.name](Parameters.of(head), scores, horizon)
+
+
+def _bind_wide(head: Any, horizon: int, why: str) -> BoundHead:
+    """The device function of float64 scores, whose parameters are still float32."""
+    found = Parameters.of(head)
+    ends = [size for which in (0, 1) for size in found.extent(which, horizon)]
+    if head.name not in BINDERS or not all(size == 0.0 or 1.0 / EXTREME <= abs(size) <= EXTREME for size in ends):
+        raise Float32Error(why)
+    return BoundHead(f"{head.name}_wide", "log2", parameters=found, shifts=head.name not in SHIFT_FREE)
 
 
 def bind_softmax(found: Parameters, scores: Scores, horizon: int) -> BoundHead:

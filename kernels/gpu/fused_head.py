@@ -19,11 +19,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from stau_rl.heads import Head, STau
+from stau_rl.heads.log_softplus import log_phi_forward
 from stau_rl.heads.normalise import prepare
-from stau_rl.heads.s_tau import EPS, unchecked_log_s_tau
+from stau_rl.heads.s_tau import EPS, log_s_tau_backward, log_s_tau_tangent, unchecked_log_s_tau
 from stau_rl.kernels.gpu.launch import Launches
 
 MAX_ENTRIES = 16_384
@@ -49,7 +49,8 @@ def reference_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: T
 def fused_log_weights(scores: Tensor, tau: Tensor, eps: float = EPS, mask: Tensor | None = None) -> Tensor:
     """Log-weights of s^tau along the last axis, forward and backward in one kernel each.
 
-    Differentiable once, in the scores and in tau. Values are not checked.
+    Differentiable in the scores and in tau: the first gradient by the kernel, further ones, forward mode and what
+    `torch.func` maps over by plain tensor operations; once inside `torch.compile`. Values are not checked.
 
     Args:
         scores: float32, float16 or bfloat16, [..., K], 1 <= K <= 16 384; computed in float32.
@@ -178,21 +179,60 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 class _Fused(torch.autograd.Function):
-    """The two kernels for eager code, as calling a custom op from Python takes longer than they do."""
+    """The two kernels for eager code, as calling a custom op from Python takes longer than they do.
+
+    They give log-weights and a gradient that ends there; whatever asks for more gets it from plain tensor operations.
+    """
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        out = _run_forward(*inputs)
-        _setup_context(ctx, inputs, out)
-        return out
+    def forward(scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float) -> Tensor:
+        return _run_forward(scores, tau, mask, eps)
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*inputs[:3], output)
+
+    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         scores, tau, mask, out = ctx.saved_tensors
         needs_tau = ctx.needs_input_grad[1]
+        if torch.is_grad_enabled() or torch.func.debug_unwrap(grad) is not grad:
+            working, column, mask, dead = _plain(scores, tau, mask, ctx.eps)
+            plain = log_s_tau_backward(grad, working, column, ctx.eps, -1, mask, out, dead, needs_tau)
+            return plain[0].to(scores.dtype), None if plain[1] is None else plain[1].reshape(tau.shape), None, None
         grad_scores, grad_tau = _run_backward(grad, scores, tau, mask, out, ctx.eps, needs_tau)
         return grad_scores, grad_tau if needs_tau else None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor | None, tau_tangent: Tensor | None, *_: Any) -> Tensor:
+        scores, tau, mask, out = ctx.saved_tensors
+        working, column, mask, dead = _plain(scores, tau, mask, ctx.eps)
+        if tau_tangent is not None and tau.ndim:
+            tau_tangent = tau_tangent.unsqueeze(-1)
+        return log_s_tau_tangent(tangent, tau_tangent, working, column, ctx.eps, -1, mask, out, dead)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+        # The kernel takes any leading axes; what is mapped over becomes the first of them.
+        (scores, tau, mask), eps = inputs[:3], inputs[3]
+        scores = scores.expand(info.batch_size, *scores.shape) if in_dims[0] is None else scores.movedim(in_dims[0], 0)
+        if in_dims[1] is not None:
+            tau = tau.movedim(in_dims[1], 0)
+            tau = tau.view(tau.shape[:1] + (1,) * (scores.ndim - 1 - tau.ndim) + tau.shape[1:])
+        if in_dims[2] is not None:
+            mask = mask.movedim(in_dims[2], 0)
+        return fused_log_weights(scores, tau, eps, mask), 0
+
+
+def _plain(
+    scores: Tensor, tau: Tensor, mask: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor]:
+    """Working scores, tau with size 1 along the entries, the mask, which rows are dead: for the plain formulas."""
+    working, mask = prepare(scores, mask)
+    value = log_phi_forward(working.detach(), eps)
+    dead = torch.isneginf(value if mask is None else torch.where(mask, value, -torch.inf)).all(-1, keepdim=True)
+    return working, tau.unsqueeze(-1) if tau.ndim else tau, mask, dead
 
 
 # The same as custom ops, which torch.compile keeps whole.

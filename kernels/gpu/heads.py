@@ -167,3 +167,51 @@ def s_tau_slope(s, p, q):
 def escort_slope(s, p, q):
     """p / s, 0 at a score of 0."""
     return tl.where(s == 0.0, 0.0, p / tl.where(s == 0.0, 1.0, s))
+
+
+@triton.jit
+def _log_softplus64(s):
+    """Natural logarithm of softplus(s), float64; error 1e-12 relative."""
+    below = tl.minimum(s, 0.0)
+    e = tl.exp(tl.minimum(below, -9.0))
+    tail = below - e * (0.5 - e * (0.20833333333333334 - e * 0.125))
+    z = tl.exp(-tl.abs(s))
+    inside = tl.log(tl.maximum(tl.log(z + 1.0) + tl.maximum(s, 0.0), 1e-300))
+    return tl.where(s < -9.0, tail, inside)
+
+
+@triton.jit
+def softmax_wide(y, centre, p, q, V: tl.constexpr):
+    """log2 e^(p s) of float64 scores, as in the forms below, for scores that float32 cannot hold."""
+    return y * p * _LOG2_E
+
+
+@triton.jit
+def s_tau_wide(y, centre, p, q, V: tl.constexpr):
+    """log2 (softplus(s) + eps)^tau; p = tau, q = eps. Far below log eps the sum is eps, or softplus where eps is 0."""
+    level = _log_softplus64(y - centre)
+    floor = tl.log(tl.maximum(tl.zeros_like(y) + q, 1e-300))
+    high = tl.maximum(level, floor)
+    low = tl.minimum(level, floor)
+    both = high + tl.log(1.0 + tl.exp(tl.maximum(low - high, -700.0)))
+    return tl.where(tl.zeros_like(y) + q > 0.0, both, level) * p * _LOG2_E
+
+
+@triton.jit
+def escort_wide(y, centre, p, q, V: tl.constexpr):
+    """log2 |s|^p; a zero score is never drawn unless the whole row is zero."""
+    size = tl.abs(y - centre)
+    return tl.where(size > 1e-300, tl.log(tl.maximum(size, 1e-300)) * p * _LOG2_E, -1e300)
+
+
+@triton.jit
+def softplus_norm_wide(y, centre, p, q, V: tl.constexpr):
+    """log2 softplus(s)."""
+    return _log_softplus64(y - centre) * _LOG2_E
+
+
+@triton.jit
+def sigmoid_norm_wide(y, centre, p, q, V: tl.constexpr):
+    """log2 sigmoid(s)."""
+    s = y - centre
+    return (tl.minimum(s, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(s)))) * _LOG2_E

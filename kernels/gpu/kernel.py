@@ -98,8 +98,9 @@ def play_kernel(
         p_count, p_gain: pulls, int32, and reward sums, int32 (Bernoulli) or float64, [K, instances].
         p_preference: preferences, float32 [K, instances]; p_total: sum of rewards, float64 [instances].
         p_arm: what a reward needs of an arm, at k arm_stride + i arm_step; p_gap: gaps, float64, likewise.
-        p_width: a number per step, from step `table_start`; p_schedule: p and q of each step, float32 [steps, 2].
-        p_value, p_offset: observations of a table.
+        p_width: a number per step, from step `table_start`, or a posterior's p, q and offset.
+        p_schedule: p and q of each step, float32 [steps, 2].
+        p_value, p_offset: observations of a table; or p_value has the deviation of exact Gaussian rewards.
         p_checkpoint: numbers of plays at which to write a row of p_regret and p_optimal, from `row`, then a sentinel.
         p_best: pulls of optimal arms by then, int32, likewise.
         p_action, p_reward: a record of every step, int16 and float64 [steps, instances], if V.record.
@@ -124,7 +125,10 @@ def play_kernel(
     p_arm += o_clamped * arm_step
     p_gap += o_clamped * gap_step
 
-    if V.moved:
+    if V.choose == "posterior":
+        # Arguments are float32.
+        numbers = (tl.load(p_width), tl.load(p_width + 1), 1.0, tl.load(p_width + 2))
+    elif V.moved:
         # What moves the centre would only cost the means digits.
         numbers = (p, q, unit, 0.0)
     else:
@@ -142,7 +146,8 @@ def play_kernel(
     nought = tl.full([], 0, tl.int32)
     stream = nought.to(tl.uint32)
     due = tl.load(p_checkpoint + row)
-    width = tl.full([], 0.0, tl.float64 if V.double else tl.float32)
+    wide: tl.constexpr = V.double or (V.choose == "preference" and not V.packed)
+    width = tl.full([], 0.0, tl.float64 if wide else tl.float32)
     for first in range(start, stop, STEPS):
         words = philox(low, high, ((nought + first) >> 1).to(tl.uint32), stream, k0, k1)
         o_table = (nought + first - table_start).to(tl.int64)

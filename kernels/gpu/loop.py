@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
+from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, gaps_below_best, late_start
+from stau_rl.kernels.float32 import require_float32
 from stau_rl.kernels.gpu import heads as triton_heads
 from stau_rl.kernels.gpu import policies as triton_policies
 from stau_rl.kernels.gpu import rewards as triton_rewards
@@ -23,7 +24,6 @@ from stau_rl.kernels.gpu.kernel import play_kernel
 from stau_rl.kernels.gpu.math import INTERPRETED
 from stau_rl.kernels.gpu.plan import Plan, make_plan
 from stau_rl.kernels.gpu.plugin import check_plugin, compiled
-from stau_rl.kernels.head_parameters import require_float32
 from stau_rl.kernels.philox import split_seed
 
 THREADS = 128
@@ -134,10 +134,11 @@ class Run:
         self.rows = np.searchsorted(self.steps, checkpoints)
         means = torch.as_tensor(arms.means, device=device)
         bernoulli = arms.kind == "bernoulli"
-        # As in `run_setup.bernoulli_bounds`, which takes longer than many a kernel: a power of 2 and ceil are exact.
+        # As in `ArmTable.bernoulli_bounds`, which takes longer than many a kernel: a power of 2 and ceil are exact.
         self.arm = (means * 2.0**24).ceil().to(torch.int32) if bernoulli else means
-        self.gap = means.max(dim=0, keepdim=True).values - means
-        self.value = torch.as_tensor(arms.values, device=device)
+        self.gap = gaps_below_best(means, arms.tie_scale)
+        values = [arms.sigma] if plan.exact_rewards else arms.values
+        self.value = torch.as_tensor(values, dtype=torch.float64, device=device)
         self.offset = torch.as_tensor(arms.offsets, device=device)
         self.count = torch.zeros(k, n, dtype=torch.int32, device=device)
         self.gain = torch.zeros(k, n, dtype=torch.int32 if bernoulli else torch.float64, device=device)
@@ -269,17 +270,18 @@ class Run:
             0 if shared else 1,
             1 if gap_shared else n,
             0 if gap_shared else 1,
-            float(self.arms.sigma),
+            # Float32, so what float32 cannot hold is in a table.
+            0.0 if plan.exact_rewards else float(self.arms.sigma),
             plan.p,
             plan.q,
             plan.unit,
             plan.offset,
-            plan.c,
+            plan.c if plan.variant.choose == "preference" else 0.0,
             REFRESH=getattr(triton_policies, f"refresh_{plan.refresh}"),
             SCORE=getattr(triton_policies, f"score_{plan.score}"),
             HEAD=_device_function(plan.head),
             SLOPE=getattr(triton_heads, plan.head.slope if plan.head and plan.head.slope else "softmax_slope"),
-            REWARD=getattr(triton_rewards, self.arms.kind),
+            REWARD=getattr(triton_rewards, "gaussian_exact" if plan.exact_rewards else self.arms.kind),
             V=variant,
             **self.options,
         )
@@ -296,7 +298,9 @@ class Run:
             steps = 1.0 / (steps + 1.0)
         elif plan.width == "before":
             steps = torch.where(steps > 0, 1.0 / steps.clamp(min=1.0), 0.0)
-        self.width = steps.to(torch.float64 if plan.variant.double else torch.float32)
+        if plan.posterior is not None:
+            steps = torch.tensor(plan.posterior, dtype=torch.float64, device=self.device)
+        self.width = steps.to(torch.float64 if plan.float64_widths else torch.float32)
         self.schedule = torch.zeros(1, 2, dtype=torch.float32, device=self.device)
         if plan.head is not None and plan.variant.scheduled:
             parameters = plan.head.parameters.steps(start, stop).T * plan.head.units
@@ -321,7 +325,7 @@ def _shape(plan: Plan) -> tuple[int, dict[str, int]]:
     if variant.choose == "beta":
         return 32, {"num_warps": 1}
     shape: dict[str, int] = {"num_warps": THREADS // 32}
-    if variant.choose == "weight" and variant.packed:
+    if variant.choose == "weight" and variant.packed and not variant.double:
         if variant.slots <= 10:
             shape["maxnreg"] = 64
         elif variant.lanes > 1:

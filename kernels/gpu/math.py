@@ -264,6 +264,49 @@ def normal_quantile(word):
 
 
 @triton.jit
+def normal_quantile64(word):
+    """Phi^-1(((word >> 8) + 1/2) 2^-24) in float64; relative error 1e-14.
+
+    Source: Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Applied Statistics 37, 1988,
+    without its third range, which 24-bit words do not reach.
+    """
+    q = open_uniform64(word) - 0.5
+    r = 0.180625 - q * q
+    top = r * 2509.0809287301226727 + 33430.575583588128105
+    top = top * r + 67265.770927008700853
+    top = top * r + 45921.953931549871457
+    top = top * r + 13731.693765509461125
+    top = top * r + 1971.5909503065514427
+    top = top * r + 133.14166789178437745
+    top = top * r + 3.387132872796366608
+    bottom = r * 5226.495278852854561 + 28729.085735721942674
+    bottom = bottom * r + 39307.89580009271061
+    bottom = bottom * r + 21213.794301586595867
+    bottom = bottom * r + 5394.1960214247511077
+    bottom = bottom * r + 687.1870074920579083
+    bottom = bottom * r + 42.313330701600911252
+    bottom = bottom * r + 1.0
+    near = q * top / bottom
+    y = tl.sqrt(-tl.log(0.5 - tl.abs(q))) - 1.6
+    top = y * 7.7454501427834140764e-4 + 0.0227238449892691845833
+    top = top * y + 0.24178072517745061177
+    top = top * y + 1.27045825245236838258
+    top = top * y + 3.64784832476320460504
+    top = top * y + 5.7694972214606914055
+    top = top * y + 4.6303378461565452959
+    top = top * y + 1.42343711074968357734
+    bottom = y * 1.05075007164441684324e-9 + 5.475938084995344946e-4
+    bottom = bottom * y + 0.0151986665636164571966
+    bottom = bottom * y + 0.14810397642748007459
+    bottom = bottom * y + 0.68976733498510000455
+    bottom = bottom * y + 1.6763848301838038494
+    bottom = bottom * y + 2.05319162663775882187
+    bottom = bottom * y + 1.0
+    far = top / bottom
+    return tl.where(r < 0.0, tl.where(q < 0.0, -far, far), near)
+
+
+@triton.jit
 def row_sum(x, LANES: tl.constexpr):
     """Sum over the lanes of each instance, [BLOCK, LANES], the same in every lane."""
     if LANES > 1:

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stau_rl.kernels.contract import ArmTable, EngineError, check_float32, noise_precision
+from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
+from stau_rl.kernels.float32 import EXTREME, Float32Error, misfit, score_range
 from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
 from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
 from stau_rl.kernels.philox import MAX_ARMS
@@ -17,8 +18,6 @@ MAX_HORIZON = (1 << 31) - 1
 # 8 / 16 / 32 arms per thread: 610 / 958 / 1118 for K = 32, 474 / 749 / 932 for K = 48, 536 / 663 / 871 for K = 128 (by
 # now 1271 for K = 32 and 929 for K = 128 at 32; the order is what counts).
 MAX_SLOTS = 32
-# Largest |z| of a Gaussian reward mean + sigma z, z = Phi^-1 of a 24-bit uniform.
-LARGEST_NORMAL = 5.42
 SCORES = ("mean", "ucb", "centred_ucb")
 # What the number per step is, by the baseline of a gradient bandit.
 BASELINES = {"none": "none", "mean_including": "past", "mean_before": "before"}
@@ -40,6 +39,8 @@ class Plan:
         unit: factor from a score to y.
         offset: taken off y.
         preference: where preferences start.
+        posterior: prior precision, noise precision, and prior precision times prior mean, of a Gaussian posterior.
+        exact_rewards: Gaussian rewards come from a float64 quantile and deviation.
     """
 
     variant: Variant
@@ -53,6 +54,14 @@ class Plan:
     unit: float = 1.0
     offset: float = 0.0
     preference: float = 0.0
+    posterior: tuple[float, float, float] | None = None
+    exact_rewards: bool = False
+
+    @property
+    def float64_widths(self) -> bool:
+        """The table of a number per step is float64."""
+        variant = self.variant
+        return variant.double or (variant.choose == "preference" and not variant.packed)
 
 
 def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
@@ -61,7 +70,6 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     Raises:
         EngineError: the policy, its score or its head has no device function, or there are too many arms or steps.
     """
-    check_float32(policy, arms)
     if arms.arms > MAX_ARMS:
         raise EngineError(f"at most {MAX_ARMS} arms have random streams, got {arms.arms}; no engine runs more")
     if horizon > MAX_HORIZON:
@@ -73,6 +81,14 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     variant = Variant(
         arms.arms, slots, lanes, packed=arms.kind == "bernoulli", index_bits=index_bits, count_bits=count_bits
     )
+    plan = _plan(variant, policy, arms, horizon)
+    if arms.kind == "gaussian" and not 1.0 / EXTREME <= arms.sigma <= EXTREME:
+        # Arguments of a kernel are float32.
+        plan = replace(plan, exact_rewards=True)
+    return plan
+
+
+def _plan(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
     if policy.name == "pipe":
         return _pipe(variant, policy, arms, horizon)
     if policy.name == "random":
@@ -84,9 +100,11 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         if arms.binary:
             return Plan(replace(variant, choose="beta"))
         prior, noise = policy.prior_sd**-2, noise_precision(policy.sigma, arms)
-        variant = replace(variant, choose="posterior", cached=True, floor=0)
-        return Plan(variant, "posterior", p=prior, q=noise, offset=policy.prior_mean * prior)
+        variant = replace(variant, choose="posterior", cached=True, double=True, floor=0)
+        return Plan(variant, "posterior", posterior=(prior, noise, policy.prior_mean * prior))
     if policy.name == "gradient_bandit":
+        if why := misfit(policy, arms, horizon):
+            raise Float32Error(why)
         return _gradient(variant, policy, horizon)
     raise _unsupported("policy", policy.name, ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit"))
 
@@ -104,8 +122,17 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         return Plan(replace(variant, choose="best", double=True), "exact", kind, None, width, c)
     low, high = score_range(arms, score, c, horizon)
     offset = float(getattr(policy.score, "offset", 0.0))
-    head = bind_head(policy.head, Scores(low, high, score == "centred_ucb", offset), horizon)
+    why = misfit(policy, arms, horizon)
+    head = bind_head(policy.head, Scores(low, high, score == "centred_ucb", offset), horizon, why)
     centred = score == "centred_ucb" and head.shifts
+    if why:
+        moved = head.shifts and offset != 0.0
+        if moved and abs(offset) > EXTREME:
+            raise Float32Error(why)
+        variant = replace(_with_head(variant, head), choose="weight", centred=centred, moved=moved, double=True)
+        p, q = head.parameters.p, head.parameters.q
+        exact = arms.kind == "gaussian"
+        return Plan(variant, "exact", kind, head, width, c, p, q, offset=-offset, exact_rewards=exact)
     variant = replace(_with_head(variant, head), choose="weight", centred=centred, moved=centred and offset != 0.0)
     # What is taken off every mean moves uncentred scores; the kernel takes it off the centre of the others.
     offset = head.middle - (offset * head.unit if head.shifts else 0.0)
@@ -152,20 +179,6 @@ def _gradient(variant: Variant, policy: Any, horizon: int) -> Plan:
         unit=head.unit,
         preference=float(policy.initial_preference),
     )
-
-
-def score_range(arms: ArmTable, score: str, c: float, horizon: int) -> tuple[float, float]:
-    """Bounds of mean and UCB scores, before centring, from the bounds of the rewards."""
-    if arms.kind == "bernoulli":
-        low, high = 0.0, 1.0
-    elif arms.kind == "gaussian":
-        reach = LARGEST_NORMAL * arms.sigma
-        low, high = float(arms.means.min()) - reach, float(arms.means.max()) + reach
-    else:
-        low, high = float(arms.values.min()), float(arms.values.max())
-    if score == "mean":
-        return min(low, 0.0), max(high, 0.0)
-    return low, high + c * math.sqrt(2.0 * math.log(max(horizon, 2)))
 
 
 def _unsupported(what: str, name: str, known: tuple[str, ...]) -> EngineError:

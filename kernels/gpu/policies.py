@@ -46,10 +46,10 @@ def refresh_exact(n, gain, p, q, unit, offset):
 
 @triton.jit
 def refresh_posterior(n, gain, p, q, unit, offset):
-    """Centre and deviation of a Gaussian posterior, float32; p, q prior and noise precision, offset = p prior mean."""
+    """Centre and deviation of a Gaussian posterior, float64; p, q prior and noise precision, offset = p prior mean."""
     precision = n.to(tl.float64) * q + p
     centre = (gain.to(tl.float64) * q + offset) / precision
-    return centre.to(tl.float32), (1.0 / tl.sqrt(precision)).to(tl.float32)
+    return centre, 1.0 / tl.sqrt(precision)
 
 
 @triton.jit
@@ -112,13 +112,13 @@ def _words(index, stream, draw):
 
 @triton.jit
 def choose_posterior(t, draw, a, b, o_arm, V: tl.constexpr):
-    """The arm whose draw centre + deviation Phi^-1(u) is largest; one Philox call per arm."""
+    """The arm whose draw centre + deviation Phi^-1(u) is largest, in float64; one Philox call per arm."""
     SLOTS: tl.constexpr = V.slots
     best = tl.zeros_like(a[0])
     first = tl.zeros_like(o_arm) + o_arm
     for j in tl.static_range(SLOTS):
         w0, _, _, _ = _words(t, (o_arm + (16 + j)).to(tl.uint32), draw)
-        value = only_arms(a[j] + normal_quantile(w0) * b[j], j, o_arm, float("-inf"), V)
+        value = only_arms(a[j] + normal_quantile(w0).to(tl.float64) * b[j], j, o_arm, float("-inf"), V)
         if j == 0:
             best = value
         else:

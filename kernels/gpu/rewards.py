@@ -7,7 +7,7 @@ registers and K selects a step would cost more than one load, which mostly hits 
 import triton
 import triton.language as tl
 
-from stau_rl.kernels.gpu.math import load_strided, normal_quantile
+from stau_rl.kernels.gpu.math import load_strided, normal_quantile, normal_quantile64
 
 
 @triton.jit
@@ -22,6 +22,13 @@ def gaussian(word, arm, p_arm, stride, p_value, p_offset, sigma):
     """mean + sigma Phi^-1(u), float64 from a float32 quantile; `p_arm` holds the means as float64."""
     mean = tl.load(p_arm + arm.to(tl.int64) * stride)
     return mean + normal_quantile(word).to(tl.float64) * sigma
+
+
+@triton.jit
+def gaussian_exact(word, arm, p_arm, stride, p_value, p_offset, sigma):
+    """The same from a float64 quantile; `p_value` holds sigma as float64, which the argument has rounded."""
+    mean = tl.load(p_arm + arm.to(tl.int64) * stride)
+    return mean + normal_quantile64(word) * tl.load(p_value)
 
 
 @triton.jit

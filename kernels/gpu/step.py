@@ -51,12 +51,16 @@ def _learn(a, shares, local, reward, width, total, p, q, step_size, SLOPE: tl.co
     SLOTS: tl.constexpr = V.slots
     if V.baseline == "past":
         total += reward.to(tl.float64)
-        advantage = (reward.to(tl.float32) - total.to(tl.float32) * width) * step_size
-    elif V.baseline == "before":
-        advantage = (reward.to(tl.float32) - total.to(tl.float32) * width) * step_size
-        total += reward.to(tl.float64)
+    if V.baseline == "none":
+        difference = reward.to(tl.float32)
+    elif V.packed:
+        difference = reward.to(tl.float32) - total.to(tl.float32) * width
     else:
-        advantage = reward.to(tl.float32) * step_size
+        # Rewards may lie far from 0, and little from their mean.
+        difference = (reward - total * width).to(tl.float32)
+    advantage = difference * step_size
+    if V.baseline == "before":
+        total += reward.to(tl.float64)
     preferences = ()
     for j in tl.static_range(SLOTS):
         chosen = tl.where(local == j, 1.0, 0.0)

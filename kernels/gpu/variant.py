@@ -22,7 +22,7 @@ class Variant:
         double: they are float64.
         floor: least count that they are computed for.
         centred: the mean score over the arms is taken off.
-        moved: a constant is added to centred scores.
+        moved: a constant is added to centred scores, or to float64 ones.
         form: what the head's device function returns; see `gpu.heads`.
         whole: a whole exponent that is multiplied out, or 0.
         reaches_zero: the largest score of every row is >= 0.

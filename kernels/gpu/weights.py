@@ -122,6 +122,8 @@ def head_weights(y, centre, o_arm, p, q, HEAD: tl.constexpr, V: tl.constexpr):
                 weights = weights + (exp2((values[j] - peak) * (p * _LOG2_E)),)
             elif V.form == "power":
                 weights = weights + (exp2((values[j] - peak) * p),)
+            elif V.double:
+                weights = weights + (exp2(tl.maximum(values[j] - peak, -200.0).to(tl.float32)),)
             else:
                 weights = weights + (exp2(values[j] - peak),)
     real = ()
@@ -145,8 +147,8 @@ def choose_by_weight(
         for j in tl.static_range(1, SLOTS):
             centre = centre + y[j]
         centre = row_sum(centre, V.lanes) * (1.0 / V.arms)
-        if V.moved:
-            centre += offset
+    if V.moved:
+        centre += offset
     weights = head_weights(y, centre, o_arm, p, q, HEAD, V)
     return inverse_cdf(weights, word, picks, o_arm, V)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stau_rl.agents.bandit import Policy
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.regret.run import run_regret
 from stau_rl.statistics.bootstrap import paired_bootstrap
@@ -216,7 +217,9 @@ def false_rejections(
     return Rate(f"{case.name}: Holm rejects a true null hypothesis", rejected, studies, 0.0, FAMILY_WISE_ERROR)
 
 
-def _regrets(case: Case, policies: Sequence[str], instances: int, seed: int, report: Report) -> NDArray[np.float64]:
+def _regrets(
+    case: Case, policies: Sequence[str | Policy], instances: int, seed: int, report: Report
+) -> NDArray[np.float64]:
     """Regrets at the horizon, float64 [policies, instances]."""
     found = []
     for policy in policies:

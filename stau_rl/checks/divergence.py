@@ -129,7 +129,7 @@ def _score_distances(policy: Policy, state: State, draws: Draws, one: Tensor, ot
     if isinstance(policy, Thompson):
         scores = policy.posterior_draws(state, draws)
     elif isinstance(policy, Pipe):
-        scores = policy.score.values(state, torch.float64)
+        scores = policy.score.differences(state, torch.float64)
     else:
         scores = state.means(torch.float64)
     both = torch.stack([scores.gather(0, one[None])[0], scores.gather(0, other[None])[0]])

@@ -1,5 +1,6 @@
 """`stau-rl plateau`: how long policy gradient takes to leave a suboptimal arm."""
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,8 +44,8 @@ class Plateau(Resumable):
     """Other draws, on which each head's step size is chosen."""
     seed: int = 0
     """The benchmark's seed, in [0, 2^62); tuning draws from another one, derived from it."""
-    device: str = "cpu"
-    """cpu or cuda."""
+    device: str = "auto"
+    """cpu, cuda, cuda:N, or auto: a GPU where there is one."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it. It is run, so name only files that you trust."""
     out: Path | None = None
@@ -56,16 +57,14 @@ class Plateau(Resumable):
 
     def run(self) -> None:
         """Play the benchmark, print the table and say where the files are."""
+        from stau_rl.plateau.folder import CURVES, FIGURE, TABLE
         from stau_rl.plateau.methods import DEFAULT_METHODS
-        from stau_rl.plateau.play import (
-            ARMS,
-            DEFAULT_GRADIENTS,
-            STEP_SIZES,
-            default_folder,
-            plan_plateau,
-            play_and_print,
-        )
+        from stau_rl.plateau.play import ARMS, DEFAULT_GRADIENTS, STEP_SIZES, plan_plateau, play_cells
+        from stau_rl.plateau.report import render, width
+        from stau_rl.plateau.result import PlateauResult
         from stau_rl.plugin.load import load_plugins
+        from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
         load_plugins(self.plugin)
@@ -81,4 +80,19 @@ class Plateau(Resumable):
             self.tuning_draws,
             self.seed,
         )
-        play_and_print(cells, self.out or default_folder(), self.resume, self.device)
+        out = self.out or Path("runs") / time.strftime("plateau-%Y%m%d-%H%M%S")
+        started = time.perf_counter()
+        with progress_bar(len(cells), nothing_yet(self.out, self.resume)) as report:
+            result = PlateauResult(play_cells(cells, out, self.resume, self.device, report))
+        rows = result.table()
+        console = wide_console(width(rows))
+        console.print(render(rows))
+        files = f"Rows: {out / TABLE}, curves: {out / CURVES}"
+        try:
+            result.save(out)
+        except ModuleNotFoundError as error:
+            files += f", no figure ({error})"
+        else:
+            files += f", figure: {out / FIGURE}"
+        line = f"{len(cells)} cells in {time.perf_counter() - started:.0f} s. {files}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

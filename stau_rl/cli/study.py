@@ -55,8 +55,9 @@ class Study(Resumable):
         from stau_rl.study.plan import plan_study
         from stau_rl.study.play import ARMS, FAMILIES, play_settings
         from stau_rl.study.report import TABLE_WIDTH, render
+        from stau_rl.study.result import StudyResult
         from stau_rl.terminal.console import wide_console
-        from stau_rl.terminal.progress import nothing_yet, settings_bar
+        from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
         if "none" in self.sweep and set(self.sweep) != {"none"}:
@@ -72,11 +73,12 @@ class Study(Resumable):
         )
         settings = plan.settings
         out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")
-        with settings_bar(len(settings), nothing_yet(self.out, self.resume)) as report:
+        with progress_bar(len(settings), nothing_yet(self.out, self.resume)) as report:
             rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
+        result = StudyResult(rows, tuple(plan.notes))
         console = wide_console(TABLE_WIDTH)
-        console.print(render(rows))
-        for note in plan.notes:
+        console.print(render(result.table()))
+        for note in result.notes:
             console.print(f"Left out: {note}.", highlight=False, markup=False, soft_wrap=True)
         took = time.perf_counter() - started
         played = f"{len(settings)} setting{'s' if len(settings) > 1 else ''}"

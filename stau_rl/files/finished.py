@@ -85,7 +85,26 @@ def keep_seconds(folder: Path, name: str, seconds: float) -> None:
 def write_table(path: Path, rows: pd.DataFrame, digits: int = 10) -> None:
     """Write rows as CSV, whole or not at all; numbers keep so many digits."""
     with whole_file(path) as temporary:
-        rows.to_csv(temporary, index=False, float_format=f"%.{digits}g", lineterminator="\n")
+        temporary.write_text(_csv(rows, digits), encoding="utf-8", newline="")
+
+
+def check_table(path: Path, rows: pd.DataFrame, digits: int = 10) -> None:
+    """Make the folder of a table that is to be written; refuse to write over other rows than these.
+
+    Raises:
+        ValueError: the folder is a file or cannot be made, or the table is there and differs.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        there = path.read_bytes() if path.exists() else None
+    except OSError as error:
+        raise ValueError(f"{path.parent} cannot be used: {error.strerror or error}") from error
+    if there is not None and there != _csv(rows, digits).encode():
+        raise ValueError(f"{path.parent} holds another {path.name}; name another folder")
+
+
+def _csv(rows: pd.DataFrame, digits: int) -> str:
+    return rows.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
 
 
 def read_table(path: Path, texts: Sequence[str]) -> pd.DataFrame:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from stau_rl.heads.normalise import check_scores, normalise_log, prepare
+from stau_rl.heads.normalise import check_scores, normalise_log, power_log, prepare, scaled_log
 from stau_rl.heads.parameter import Range
 from stau_rl.spec.grammar import format_spec
 from stau_rl.spec.schedule import Schedule
@@ -177,6 +177,32 @@ class Head:
     def __str__(self) -> str:
         """Text of the head, which parses back to it."""
         return format_spec(self)
+
+
+class PowerHead(Head):
+    """A head with f(s) = x(s)^sharpness, sharpness > 0 (or 0: uniform): a subclass defines `log_x`."""
+
+    __slots__ = ()
+    sharpness: ClassVar[str]
+
+    @property
+    def exponent(self) -> Any:
+        """The value of the sharpness, a number or a bound tensor."""
+        return self.fixed(getattr(self, self.sharpness))
+
+    def log_x(self, scores: Tensor) -> Tensor:
+        """Log of x(s), elementwise, on float32 or float64 scores of any shape."""
+        raise NotImplementedError(f"{self.name} has no log_x")
+
+    def log_f(self, scores: Tensor) -> Tensor:
+        """Sharpness times log x(s), elementwise; infinite where that overflows."""
+        return scaled_log(self.exponent, self.log_x(scores))
+
+    def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
+        """Log-weights in the working dtype without looking at the values; right where `log_f` overflows too."""
+        scores, mask = prepare(scores, mask)
+        log_f, _ = power_log(self.exponent, self.log_x(scores), dim, mask)
+        return normalise_log(log_f, dim, mask)
 
 
 def require_finite(head: str, name: str, value: float, *, low: float, strict: bool = False) -> None:

@@ -1,7 +1,8 @@
 """alpha-entmax: from softmax (alpha near 1) over 1.5-entmax to sparsemax (alpha = 2) and beyond."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -9,22 +10,76 @@ from torch import Tensor
 from stau_rl.heads.base import Head
 from stau_rl.heads.normalise import prepare
 from stau_rl.heads.parameter import parameter
-from stau_rl.heads.threshold import log_entmax
+from stau_rl.heads.threshold import largest_first, log_entmax
 from stau_rl.spec.schedule import Schedule
 
 
-def bisect_threshold(x: Tensor, alpha: Tensor, count: Tensor) -> Tensor:
-    """Theta with sum max(x - theta, 0)^(1 / (alpha - 1)) = 1, by bisection down to a rounding unit.
+def gentle_log(s: Tensor, alpha: Tensor, count: Tensor) -> Tensor:
+    """Log-weights for alpha <= 2, by bisection for the largest weight v: y = v^(alpha - 1) + (alpha - 1) s.
 
-    The largest x is 0, so its weight alone puts theta at -1 or above, and equal weights at -count^(1 - alpha) or below.
+    y - 1 is what is formed, so that alpha near 1 costs no digits: log w = log1p(y - 1) / (alpha - 1).
     """
-    low = torch.full_like(count, -1.0).expand(torch.broadcast_shapes(count.shape, alpha.shape))
-    high = -(count.clamp(min=1.0) ** (1.0 - alpha))
-    for _ in range(26 if x.dtype == torch.float32 else 55):
+    power = alpha - 1.0
+    fall = power * s
+
+    def log_weights(v: Tensor) -> Tensor:
+        less = torch.expm1(power * v.log()) + fall
+        keep = less > -1.0
+        return torch.where(keep, torch.log1p(torch.where(keep, less, 0.0)) / power, -torch.inf)
+
+    low = (1.0 / count.clamp(min=1.0)).expand(*fall.shape[:-1], 1)
+    return log_weights(_bisect(log_weights, low, torch.ones_like(low), s.shape[-1]))
+
+
+def steep_log(s: Tensor, alpha: Tensor, count: Tensor) -> Tensor:
+    """Log-weights for alpha > 2, by bisection for the smallest positive weight v.
+
+    y = v^(alpha - 1) + (alpha - 1) (s - t), t the smallest score of the support. With theta itself a weight of v would
+    cost v^(alpha - 1) digits of it.
+    """
+    power, n = alpha - 1.0, s.shape[-1]
+    ordered, _ = largest_first(s)
+    ordered = ordered.expand(torch.broadcast_shapes(s.shape, alpha.shape))
+
+    def log_rise(t: Tensor) -> Tensor:
+        """Log-weights if t had weight 0."""
+        above = s > t
+        rise = power * torch.where(above, s - t, 1.0)
+        return torch.where(above, rise.log() / power, -torch.inf)
+
+    # The k-th score is in the support if the weights above it, were its own 0, do not sum to 1 yet.
+    low = torch.ones(*ordered.shape[:-1], 1, dtype=torch.long, device=s.device)
+    high = torch.full_like(low, n)
+    for _ in range(n.bit_length()):
+        k = (low + high + 1) // 2
+        inside = log_rise(ordered.gather(-1, k - 1)).exp().sum(-1, keepdim=True) < 1.0
+        low, high = torch.where(inside, k, low), torch.where(inside, high, k - 1)
+    least = ordered.gather(-1, low - 1)
+    rise, keep = log_rise(least), s >= least
+
+    def log_weights(v: Tensor) -> Tensor:
+        # log(v^power + rise^power) / power, from the larger of the two.
+        log_v = v.log()
+        rest = torch.log1p((-power * (log_v - rise).abs()).exp()) / power
+        return torch.where(keep, torch.maximum(log_v, rise) + rest, -torch.inf)
+
+    top = 1.0 / low.to(s.dtype)
+    return log_weights(_bisect(log_weights, torch.zeros_like(top), top, n))
+
+
+def _bisect(log_weights: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, n: int) -> Tensor:
+    """The v at which the weights of n entries, which grow with it, sum to 1: to a rounding unit of 1 / n."""
+    for _ in range((26 if low.dtype == torch.float32 else 55) + n.bit_length()):
         middle = 0.5 * (low + high)
-        enough = ((x - middle).clamp(min=0.0) ** (1.0 / (alpha - 1.0))).sum(-1, keepdim=True) >= 1.0
-        low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
-    return low
+        enough = log_weights(middle).exp().sum(-1, keepdim=True) >= 1.0
+        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    return high
+
+
+def any_log(s: Tensor, alpha: Tensor, count: Tensor) -> Tensor:
+    """Log-weights for alphas on both sides of 2."""
+    gentle, steep = gentle_log(s, alpha.clamp(max=2.0), count), steep_log(s, alpha.clamp(min=2.0), count)
+    return torch.where(alpha > 2.0, steep, gentle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,4 +103,6 @@ class Entmax(Head):
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype without looking at the values; -inf outside the support."""
         scores, mask = prepare(scores, mask)
-        return log_entmax(scores, self.fixed(self.alpha), bisect_threshold, dim, mask)
+        alpha: Any = self.fixed(self.alpha)
+        log_map = any_log if isinstance(alpha, Tensor) else steep_log if alpha > 2.0 else gentle_log
+        return log_entmax(scores, alpha, log_map, dim, mask)

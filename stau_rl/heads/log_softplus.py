@@ -38,16 +38,24 @@ def log_phi_forward(scores: Tensor, eps: float) -> Tensor:
 
 def log_phi_slope(scores: Tensor, log_phi: Tensor) -> Tensor:
     """d log(softplus(s) + eps) / ds = sigmoid(s) / (softplus(s) + eps), in log space; 0 at -inf."""
-    slope = (torch.nn.functional.logsigmoid(scores) - log_phi).exp()
-    return torch.where(torch.isneginf(scores), 0.0, slope)
+    lowest = torch.isneginf(scores)
+    # Zeros there first: -inf less -inf would be NaN, in the next derivative too.
+    scores, log_phi = torch.where(lowest, 0.0, scores), torch.where(lowest, 0.0, log_phi)
+    return torch.where(lowest, 0.0, (torch.nn.functional.logsigmoid(scores) - log_phi).exp())
 
 
 class _LogPhi(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, eps: float) -> Tensor:
-        ctx.eps = eps
-        ctx.save_for_backward(scores)
+    def forward(scores: Tensor, eps: float) -> Tensor:
         return log_phi_forward(scores, eps)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        scores, ctx.eps = inputs
+        ctx.save_for_backward(scores)
+        ctx.save_for_forward(scores)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -55,8 +63,17 @@ class _LogPhi(torch.autograd.Function):
         return grad * log_phi_slope(scores, log_phi(scores, ctx.eps)), None
 
 
+class _LogPhiBothWays(_LogPhi):
+    """With the forward mode, which `torch.compile` does not trace."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> Tensor:
+        (scores,) = ctx.saved_tensors
+        return tangent * log_phi_slope(scores, log_phi(scores, ctx.eps))
+
+
 def log_phi(scores: Tensor, eps: float = 1e-8) -> Tensor:
-    """log(softplus(s) + eps), elementwise, differentiable twice.
+    """log(softplus(s) + eps), elementwise, differentiable any number of times, both ways.
 
     Args:
         scores: float32 or float64 tensor; -inf is legal (log eps, or -inf where eps = 0).
@@ -65,4 +82,6 @@ def log_phi(scores: Tensor, eps: float = 1e-8) -> Tensor:
     Returns:
         A tensor of the same shape and dtype.
     """
-    return _LogPhi.apply(scores, eps)
+    run = _LogPhi if torch.compiler.is_compiling() else _LogPhiBothWays
+    out: Tensor = run.apply(scores, eps)
+    return out

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stau_rl.heads.look import everywhere, seen_finite, share_of
+
 
 def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores", finite: bool = False) -> None:
     """Refuse NaN and +inf scores outside the mask, and -inf too if they must be finite.
@@ -40,8 +42,8 @@ def check_scores(scores: Tensor, mask: Tensor | None, *, what: str = "scores", f
             raise ValueError(
                 f"mask must broadcast against {what} {tuple(scores.shape)}, got shape {tuple(mask.shape)}"
             ) from None
-    if not bool(good.all()):
-        share = float((~good).float().mean())
+    if not everywhere(good):
+        share = share_of(~good)
         refused = "NaN or infinite" if finite else "NaN or +inf"
         raise ValueError(f"{what} must not be {refused} where unmasked: {share:.3g} of the entries are")
 
@@ -64,23 +66,39 @@ def prepare(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]
 
 
 class _NormaliseLog(torch.autograd.Function):
-    """log f - logsumexp(log f) over the unmasked entries of a row."""
+    """log f - logsumexp(log f) over the unmasked entries of a row, and which rows are dead."""
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, log_f: Tensor, dim: int, mask: Tensor | None) -> Tensor:
-        out, dead = normalise_log_forward(log_f, dim, mask)
-        ctx.dim, ctx.mask, ctx.dead = dim, mask, dead
-        ctx.save_for_backward(out)
-        return out
+    def forward(log_f: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        return normalise_log_forward(log_f, dim, mask)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (out,) = ctx.saved_tensors
-        return normalise_log_backward(grad, out, ctx.dim, ctx.mask, ctx.dead), None, None
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        _, ctx.dim, mask = inputs
+        out, dead = output
+        ctx.mark_non_differentiable(dead)
+        ctx.save_for_backward(out, mask, dead)
+        ctx.save_for_forward(out, mask, dead)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        out, mask, dead = ctx.saved_tensors
+        return normalise_log_backward(grad, out, ctx.dim, mask, dead), None, None
 
 
-def normalise_log_forward(log_f: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Log-weights of each row, and which rows are dead (no unmasked entry with f > 0); None for no row, if known.
+class _NormaliseLogBothWays(_NormaliseLog):
+    """With the forward mode, which `torch.compile` does not trace."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: Any) -> tuple[Tensor, None]:
+        out, mask, dead = ctx.saved_tensors
+        return normalise_log_tangent(tangent, out, ctx.dim, mask, dead), None
+
+
+def normalise_log_forward(log_f: Tensor, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Log-weights of each row, and which rows are dead (no unmasked entry with f > 0); empty for no row, if known.
 
     A dead row is uniform over its unmasked entries; a row without any is -inf throughout (all weights 0).
     """
@@ -89,9 +107,10 @@ def normalise_log_forward(log_f: Tensor, dim: int, mask: Tensor | None) -> tuple
     peak, where = log_f.max(dim, keepdim=True)
     # Looking costs nothing on a CPU and saves half the calls, which are most of the time of a small batch; the numbers
     # are those of what follows. A device would have to be waited for.
-    if log_f.device.type == "cpu" and not torch.compiler.is_compiling() and bool((peak > -torch.inf).all()):
+    if log_f.device.type == "cpu" and not torch.compiler.is_compiling() and everywhere(peak > -torch.inf):
         log_f = log_f - peak
-        return log_f - torch.log1p(log_f.exp().scatter(dim, where, 0.0).sum(dim, keepdim=True)), None
+        none = torch.empty(0, dtype=torch.bool, device=log_f.device)
+        return log_f - torch.log1p(log_f.exp().scatter(dim, where, 0.0).sum(dim, keepdim=True)), none
     zero = log_f.new_zeros(())
     dead = torch.isneginf(peak)
     flat = zero if mask is None else torch.where(mask, zero, -torch.inf)
@@ -103,7 +122,7 @@ def normalise_log_forward(log_f: Tensor, dim: int, mask: Tensor | None) -> tuple
     return log_f - torch.where(torch.isneginf(log_sum), zero, log_sum), dead
 
 
-def normalise_log_backward(grad: Tensor, out: Tensor, dim: int, mask: Tensor | None, dead: Tensor | None) -> Tensor:
+def normalise_log_backward(grad: Tensor, out: Tensor, dim: int, mask: Tensor | None, dead: Tensor) -> Tensor:
     """Gradient with respect to log f: g - w sum(g), exactly 0 under the mask and on dead rows.
 
     Where w > 1/2 it is written (g - sum(g)) + (1 - w) sum(g), with 1 - w = -expm1(log w): the log-likelihood of an
@@ -114,7 +133,14 @@ def normalise_log_backward(grad: Tensor, out: Tensor, dim: int, mask: Tensor | N
     total = grad.sum(dim, keepdim=True)
     weight = out.exp()
     grad = torch.where(weight > 0.5, (grad - total) - total * torch.expm1(out), grad - weight * total)
-    return grad if dead is None else torch.where(dead, 0.0, grad)
+    return torch.where(dead, 0.0, grad) if dead.numel() else grad
+
+
+def normalise_log_tangent(tangent: Tensor, out: Tensor, dim: int, mask: Tensor | None, dead: Tensor) -> Tensor:
+    """Change of the log-weights with log f: t - sum(w t), exactly 0 under the mask, where f = 0 and on dead rows."""
+    tangent = torch.where(out.isneginf() if mask is None else out.isneginf() | ~mask, 0.0, tangent)
+    tangent = torch.where(out.isneginf(), 0.0, tangent - (out.exp() * tangent).sum(dim, keepdim=True))
+    return torch.where(dead, 0.0, tangent) if dead.numel() else tangent
 
 
 def normalise_log(log_f: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
@@ -131,7 +157,9 @@ def normalise_log(log_f: Tensor, dim: int = -1, mask: Tensor | None = None) -> T
     """
     if log_f.shape[dim] == 0:
         return log_f
-    return _NormaliseLog.apply(log_f, dim, mask)
+    run = _NormaliseLog if torch.compiler.is_compiling() else _NormaliseLogBothWays
+    out: Tensor = run.apply(log_f, dim - log_f.ndim if dim >= 0 else dim, mask)[0]
+    return out
 
 
 def share_log(
@@ -171,10 +199,57 @@ def log_relu(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, x, 1.0).log(), -torch.inf)
 
 
+def representable(value: Any, dtype: torch.dtype) -> Any:
+    """A number, brought into the range that the dtype holds; a bound tensor as it is."""
+    largest = torch.finfo(dtype).max
+    return value if isinstance(value, Tensor) else min(max(value, -largest), largest)
+
+
+def log_parameter(value: Any, like: Tensor) -> Tensor:
+    """Log of a parameter >= 0, a number or a bound tensor, in the dtype of `like`; -inf without a gradient at 0."""
+    if not isinstance(value, Tensor):
+        # In float64, as float32 would round the number itself to 0 or inf.
+        value = torch.tensor(math.log(value) if value > 0 else -math.inf, dtype=torch.float64)
+        return value.to(like.device, like.dtype)
+    return log_relu(value.to(like.device, like.dtype))
+
+
 def scaled_log(exponent: Any, log_x: Tensor) -> Tensor:
-    """exponent * log x, where x = 0 stays 0 and gives the exponent no gradient."""
+    """exponent * log x, where x = 0 stays 0 (at any exponent) and gives the exponent no gradient."""
+    exponent = representable(exponent, log_x.dtype)
+    if not isinstance(exponent, Tensor) and exponent > 0:
+        return exponent * log_x
     zero = torch.isneginf(log_x)
     return torch.where(zero, -torch.inf, exponent * torch.where(zero, 0.0, log_x))
+
+
+def power_log(
+    exponent: Any, log_x: Tensor, dim: int, mask: Tensor | None, *, above: float = -math.inf
+) -> tuple[Tensor, Tensor | float]:
+    """exponent * (log x - shift), and the shift: a constant per row that keeps the largest product from overflowing.
+
+    It is 0 wherever that product is finite.
+
+    Args:
+        exponent: > 0; a number, or a tensor of size 1 along `dim`.
+        log_x: logarithms, float32 or float64; -inf is x = 0.
+        dim: the axis of the entries.
+        mask: boolean tensor of the shape of `log_x`, True where an entry counts; or None.
+        above: smallest shift of a row that has one.
+
+    Returns:
+        The products, and the shift with size 1 along `dim`, or 0.0.
+    """
+    log_f = scaled_log(exponent, log_x)
+    if seen_finite(log_f) or log_x.shape[dim] == 0:
+        return log_f, 0.0
+    with torch.no_grad():
+        hidden = -torch.inf
+        peak_f, peak = (
+            (one if mask is None else torch.where(mask, one, hidden)).amax(dim, keepdim=True) for one in (log_f, log_x)
+        )
+        shift = torch.where(peak_f.isinf() & ~peak.isinf(), peak.clamp(min=above), 0.0)
+    return scaled_log(exponent, log_x - shift), shift
 
 
 def count_entries(scores: Tensor, dim: int, mask: Tensor | None) -> Tensor:

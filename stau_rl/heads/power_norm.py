@@ -1,5 +1,6 @@
 """Power norm: a power of what exceeds a threshold, with a gate that may switch the row off."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -8,7 +9,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from stau_rl.heads.base import Head
-from stau_rl.heads.normalise import count_entries, log_relu, prepare, scaled_log, share_log
+from stau_rl.heads.look import seen_finite
+from stau_rl.heads.normalise import count_entries, log_parameter, log_relu, power_log, prepare, representable, share_log
 from stau_rl.heads.parameter import parameter
 from stau_rl.spec.schedule import Schedule
 
@@ -56,15 +58,30 @@ class PowerNorm(Head):
         scores, mask = prepare(scores, mask)
         if scores.shape[dim] == 0:
             return scores
-        log_x = log_relu(self.centred(scores, dim, mask) - self.fixed(self.threshold))
+        log_x = self._log_excess(scores, dim, mask)
         if mask is not None:
             log_x = torch.where(mask, log_x, -torch.inf)
-        p: Any = self.fixed(self.p)
-        log_f = scaled_log(p, log_x)
+        p = representable(self.fixed(self.p), scores.dtype)
         if self.gate == "sink":
-            c = torch.as_tensor(self.fixed(self.c), dtype=scores.dtype, device=scores.device)
-            return share_log(log_f, dim, mask, p * c.log())
+            # x^p / (c^p + sum x^p) = (x / c)^p / (1 + sum (x / c)^p).
+            log_f, shift = power_log(p, log_x - log_parameter(self.fixed(self.c), scores), dim, mask, above=0.0)
+            return share_log(log_f, dim, mask, -(p * shift))
+        log_f, _ = power_log(p, log_x, dim, mask)
         return share_log(log_f, dim, mask) + self._log_gate(p, log_x.amax(dim, keepdim=True))
+
+    def _log_excess(self, scores: Tensor, dim: int, mask: Tensor | None) -> Tensor:
+        """Log of relu(s - threshold), also where the difference overflows."""
+        threshold = representable(self.fixed(self.threshold), scores.dtype)
+        x = self.centred(scores, dim, mask) - threshold
+        if seen_finite(x):
+            return log_relu(x)
+        # A quarter of each term: their sum is finite.
+        quarter = scores / 4 - threshold / 4
+        if self.centre == "mean":
+            quarter = quarter - _mean(scores, dim, mask, part=0.25)
+        lost = ~x.isfinite() & ~torch.isneginf(scores)
+        far = log_relu(torch.where(lost, quarter, 1.0)) + math.log(4.0)
+        return torch.where(lost, far, log_relu(torch.where(lost, 1.0, x)))
 
     def centred(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """What the threshold is compared with: the scores, less their row's mean if `centre` says so."""
@@ -78,8 +95,12 @@ class PowerNorm(Head):
         return logsigmoid(p * log_m) if self.gate == "hill" else torch.where(log_m < 0, log_m, 0.0)
 
 
-def _mean(scores: Tensor, dim: int, mask: Tensor | None) -> Tensor:
-    """Mean of the scores of each row that count and are finite, with size 1 along `dim`; 0 where there are none."""
+def _mean(scores: Tensor, dim: int, mask: Tensor | None, part: float = 1.0) -> Tensor:
+    """Mean of the scores of each row that count and are finite, with size 1 along `dim`; 0 where there are none.
+
+    A `part` of it below 1 is formed from terms whose sum is finite.
+    """
     counted = ~torch.isneginf(scores) if mask is None else mask & ~torch.isneginf(scores)
-    total = torch.where(counted, scores, 0.0).sum(dim, keepdim=True)
-    return total / count_entries(scores, dim, counted).clamp(min=1.0)
+    n = count_entries(scores, dim, counted).clamp(min=1.0)
+    seen = torch.where(counted, scores, 0.0)
+    return seen.sum(dim, keepdim=True) / n if part == 1.0 else (seen * (part / n)).sum(dim, keepdim=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.base import Head
-from stau_rl.heads.normalise import count_entries, log_relu, prepare, scaled_log, share_log
+from stau_rl.heads.normalise import count_entries, log_relu, power_log, prepare, share_log
 from stau_rl.heads.parameter import parameter
 from stau_rl.heads.registry import HEADS
 from stau_rl.heads.softplus_norm import SoftplusNorm
@@ -30,7 +30,7 @@ def log_reweight(log_weights: Tensor, p: Any, dim: int, mask: Tensor | None) -> 
     excess = log_excess.exp() - offset
     least = 16.0 * torch.finfo(n.dtype).eps
     log_x = torch.where(offset == 0, log_excess, log_relu(torch.where(excess > least, excess, 0.0)))
-    return share_log(scaled_log(p, log_x), dim, mask)
+    return share_log(power_log(p, log_x, dim, mask)[0], dim, mask)
 
 
 @dataclass(frozen=True, slots=True)

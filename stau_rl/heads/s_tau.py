@@ -6,13 +6,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from stau_rl.heads.base import Head, require_finite
+from stau_rl.heads.base import PowerHead, require_finite
 from stau_rl.heads.log_softplus import SMALLEST_SUM, log_phi, log_phi_forward, log_phi_slope, softplus
+from stau_rl.heads.look import everywhere
 from stau_rl.heads.normalise import (
     check_scores,
-    normalise_log,
     normalise_log_backward,
     normalise_log_forward,
+    normalise_log_tangent,
+    power_log,
     prepare,
 )
 from stau_rl.heads.parameter import parameter
@@ -24,24 +26,80 @@ EPS = 1e-8
 class _LogSTau(torch.autograd.Function):
     """log w = tau log phi - logsumexp(tau log phi), with the gradients of scores and tau in closed form."""
 
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, tau: Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
-        out, dead = normalise_log_forward(tau * log_phi_forward(scores, eps), dim, mask)
-        ctx.eps, ctx.dim, ctx.mask, ctx.dead = eps, dim, mask, dead
-        ctx.save_for_backward(scores, tau, out)
-        return out
+    generate_vmap_rule = True
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        scores, tau, out = ctx.saved_tensors
-        log_f_grad = normalise_log_backward(grad, out, ctx.dim, ctx.mask, ctx.dead)
-        value = log_phi(scores, ctx.eps)
-        grad_scores = log_f_grad * tau * log_phi_slope(scores, value)
-        grad_tau = None
-        if ctx.needs_input_grad[1]:
-            grad_tau = log_f_grad * centred_log_phi(scores, value, ctx.eps, ctx.dim, ctx.mask)
-            grad_tau = grad_tau.sum_to_size(tau.shape)
-        return grad_scores.sum_to_size(scores.shape), grad_tau, None, None, None
+    def forward(scores: Tensor, tau: Tensor, eps: float, dim: int, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        log_f, _ = power_log(tau, log_phi_forward(scores, eps), dim, mask)
+        return normalise_log_forward(log_f, dim, mask)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        scores, tau, ctx.eps, ctx.dim, mask = inputs
+        out, dead = output
+        ctx.mark_non_differentiable(dead)
+        ctx.save_for_backward(scores, tau, mask, out, dead)
+        ctx.save_for_forward(scores, tau, mask, out, dead)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        scores, tau, mask, out, dead = ctx.saved_tensors
+        grads = log_s_tau_backward(grad, scores, tau, ctx.eps, ctx.dim, mask, out, dead, ctx.needs_input_grad[1])
+        return *grads, None, None, None
+
+
+class _LogSTauBothWays(_LogSTau):
+    """With the forward mode, which `torch.compile` does not trace."""
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor | None, tau_tangent: Tensor | None, *_: Any) -> tuple[Tensor, None]:
+        scores, tau, mask, out, dead = ctx.saved_tensors
+        return log_s_tau_tangent(tangent, tau_tangent, scores, tau, ctx.eps, ctx.dim, mask, out, dead), None
+
+
+def log_s_tau_backward(
+    grad: Tensor,
+    scores: Tensor,
+    tau: Tensor,
+    eps: float,
+    dim: int,
+    mask: Tensor | None,
+    out: Tensor,
+    dead: Tensor,
+    needs_tau: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of the scores and of tau (None unless needed), from the gradient of the log-weights `out`.
+
+    The tensors are as in `unchecked_log_s_tau`; the result is differentiable in all of them.
+    """
+    log_f_grad = normalise_log_backward(grad, out, dim, mask, dead)
+    value = log_phi(scores, eps)
+    grad_scores = log_f_grad * tau * log_phi_slope(scores, value)
+    grad_tau = None
+    if needs_tau:
+        grad_tau = (log_f_grad * centred_log_phi(scores, value, eps, dim, mask)).sum_to_size(tau.shape)
+    return grad_scores.sum_to_size(scores.shape), grad_tau
+
+
+def log_s_tau_tangent(
+    tangent: Tensor | None,
+    tau_tangent: Tensor | None,
+    scores: Tensor,
+    tau: Tensor,
+    eps: float,
+    dim: int,
+    mask: Tensor | None,
+    out: Tensor,
+    dead: Tensor,
+) -> Tensor:
+    """Change of the log-weights `out` with the scores and with tau; None is no change. Tensors as in the backward."""
+    value = log_phi(scores, eps)
+    change = torch.zeros_like(out)
+    if tangent is not None:
+        change = change + tau * log_phi_slope(scores, value) * tangent
+    if tau_tangent is not None:
+        change = change + centred_log_phi(scores, value, eps, dim, mask) * tau_tangent
+    return normalise_log_tangent(change, out, dim, mask, dead)
 
 
 def centred_log_phi(scores: Tensor, value: Tensor, eps: float, dim: int, mask: Tensor | None) -> Tensor:
@@ -90,8 +148,9 @@ def log_s_tau(
     require_finite("s_tau", "eps", eps, low=0.0)
     if not isinstance(tau, Tensor):
         require_finite("s_tau", "tau", tau, low=1.0)
-    elif not torch.compiler.is_compiling() and not bool(((tau >= 1) & tau.isfinite()).all()):
-        raise ValueError(f"s_tau: tau must be finite and >= 1, got a tensor with minimum {float(tau.detach().min())!r}")
+    elif not torch.compiler.is_compiling() and not everywhere((tau >= 1) & tau.isfinite()):
+        least = float(torch.func.debug_unwrap(tau).detach().min())
+        raise ValueError(f"s_tau: tau must be finite and >= 1, got a tensor with minimum {least!r}")
     working, mask = prepare(scores, mask)
     return unchecked_log_s_tau(working, tau, eps, dim, mask).to(scores.dtype)
 
@@ -106,7 +165,9 @@ def unchecked_log_s_tau(working: Tensor, tau: float | Tensor, eps: float, dim: i
     if working.shape[dim] == 0:
         return working
     mask = None if mask is None else mask.expand(shape)
-    return _LogSTau.apply(working.expand(shape), exponent, eps, dim, mask)
+    run = _LogSTau if torch.compiler.is_compiling() else _LogSTauBothWays
+    out: Tensor = run.apply(working.expand(shape), exponent, eps, dim % len(shape) - len(shape), mask)[0]
+    return out
 
 
 def s_tau(scores: Tensor, tau: float | Tensor, eps: float = EPS, dim: int = -1, mask: Tensor | None = None) -> Tensor:
@@ -115,7 +176,7 @@ def s_tau(scores: Tensor, tau: float | Tensor, eps: float = EPS, dim: int = -1, 
 
 
 @dataclass(frozen=True, slots=True)
-class STau(Head):
+class STau(PowerHead):
     """s^tau: weights proportional to (softplus(s) + eps)^tau.
 
     Behaves as softmax(beta=tau) for scores far below 0 and as escort(p=tau) far above; not shift-invariant.
@@ -127,18 +188,18 @@ class STau(Head):
 
     name: ClassVar[str] = "s_tau"
     formula: ClassVar[str] = "(softplus(s) + eps)^tau"
-    sharpness: ClassVar[str | None] = "tau"
+    sharpness: ClassVar[str] = "tau"
 
     tau: float | Schedule = parameter(2.0, low=1.0)
     eps: float | Schedule = parameter(EPS, low=0.0, show=False)
 
-    def log_f(self, scores: Tensor) -> Tensor:
-        """Return tau log(softplus(s) + eps)."""
-        return self.fixed(self.tau) * log_phi(scores, self.fixed(self.eps))
+    def log_x(self, scores: Tensor) -> Tensor:
+        """Return log(softplus(s) + eps)."""
+        return log_phi(scores, self.fixed(self.eps))
 
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype; the plain form where tau is a number, as it needs no gradient there."""
+        if not isinstance(self.tau, Tensor):
+            return PowerHead.unchecked_log_weights(self, scores, dim, mask)
         scores, mask = prepare(scores, mask)
-        if isinstance(self.tau, Tensor):
-            return unchecked_log_s_tau(scores, self.tau, self.fixed(self.eps), dim, mask)
-        return normalise_log(self.log_f(scores), dim, mask)
+        return unchecked_log_s_tau(scores, self.tau, self.fixed(self.eps), dim, mask)

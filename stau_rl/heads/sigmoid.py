@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from stau_rl.heads.base import Head
-from stau_rl.heads.normalise import count_entries, prepare
+from stau_rl.heads.normalise import count_entries, prepare, representable
 from stau_rl.heads.parameter import parameter
 from stau_rl.spec.schedule import Schedule
 
@@ -34,6 +34,7 @@ class Sigmoid(Head):
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype without looking at the values."""
         scores, mask = prepare(scores, mask)
-        bias = self.fixed(self.b) - count_entries(scores, dim, mask).clamp(min=1.0).log()
+        b = representable(self.fixed(self.b), scores.dtype)
+        bias = b - count_entries(scores, dim, mask).clamp(min=1.0).log()
         log_f = logsigmoid(scores + bias)
         return log_f if mask is None else torch.where(mask, log_f, -torch.inf)

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from stau_rl.heads.base import Head
+from stau_rl.heads.base import PowerHead
 from stau_rl.heads.parameter import parameter
 from stau_rl.spec.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
-class Softmax(Head):
+class Softmax(PowerHead):
     """Softmax, the Boltzmann distribution: weights proportional to exp(beta s).
 
     Attributes:
@@ -20,13 +20,10 @@ class Softmax(Head):
 
     name: ClassVar[str] = "softmax"
     formula: ClassVar[str] = "exp(beta s)"
-    sharpness: ClassVar[str | None] = "beta"
+    sharpness: ClassVar[str] = "beta"
 
     beta: float | Schedule = parameter(1.0, low=0.0)
 
-    def log_f(self, scores: Tensor) -> Tensor:
-        """Return beta s; a score of -inf has f = 0 at every beta."""
-        beta = self.fixed(self.beta)
-        if not isinstance(beta, Tensor) and beta == 0.0:
-            return scores.where(scores.isneginf(), scores * 0.0)
-        return beta * scores
+    def log_x(self, scores: Tensor) -> Tensor:
+        """Return s, the log of exp(s)."""
+        return scores

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from stau_rl.heads.base import Head
-from stau_rl.heads.normalise import prepare, share_log
+from stau_rl.heads.normalise import log_parameter, prepare, share_log
 from stau_rl.heads.parameter import parameter
 from stau_rl.spec.schedule import Schedule
 
@@ -33,6 +32,4 @@ class SoftmaxOffByOne(Head):
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype without looking at the values."""
         scores, mask = prepare(scores, mask)
-        n = torch.as_tensor(self.fixed(self.n), dtype=scores.dtype, device=scores.device)
-        log_n = torch.where(n > 0, torch.where(n > 0, n, 1.0).log(), -torch.inf)
-        return share_log(scores, dim, mask, log_n)
+        return share_log(scores, dim, mask, log_parameter(self.fixed(self.n), scores))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.base import Head
-from stau_rl.heads.normalise import log_relu, prepare, share_log
+from stau_rl.heads.normalise import log_parameter, log_relu, prepare, share_log
 from stau_rl.heads.parameter import parameter
 from stau_rl.spec.schedule import Schedule
 
@@ -40,6 +40,5 @@ class Softpick(Head):
         log_size = torch.where(scores > 0, scores, 0.0) + log_relu(-torch.expm1(-size))
         if mask is not None:
             log_size = torch.where(mask, log_size, -torch.inf)
-        eps = torch.as_tensor(self.fixed(self.eps), dtype=scores.dtype, device=scores.device)
-        shares = share_log(log_size, dim, mask, log_relu(eps))
+        shares = share_log(log_size, dim, mask, log_parameter(self.fixed(self.eps), scores))
         return torch.where(scores > 0, shares, -torch.inf)

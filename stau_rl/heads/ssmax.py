@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads.base import Head
-from stau_rl.heads.normalise import count_entries, normalise_log, prepare
+from stau_rl.heads.normalise import count_entries, normalise_log, power_log, prepare, representable
 from stau_rl.heads.parameter import parameter
 from stau_rl.spec.schedule import Schedule
 
@@ -33,7 +33,8 @@ class SSMax(Head):
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype without looking at the values; a score of -inf has f = 0 at every scale."""
         scores, mask = prepare(scores, mask)
-        sharpness = self.fixed(self.scale) * count_entries(scores, dim, mask).clamp(min=1.0).log()
-        lowest = torch.isneginf(scores)
-        log_f = torch.where(lowest, -torch.inf, sharpness * torch.where(lowest, 0.0, scores))
+        scale = representable(self.fixed(self.scale), scores.dtype)
+        length = count_entries(scores, dim, mask).clamp(min=1.0).log()
+        exponent = (scale * length).clamp(max=torch.finfo(scores.dtype).max)
+        log_f, _ = power_log(exponent, scores, dim, mask)
         return normalise_log(log_f, dim, mask)

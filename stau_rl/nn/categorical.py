@@ -18,6 +18,7 @@ from torch import Size, Tensor
 from torch.distributions import Categorical, Distribution, constraints, register_kl
 
 from stau_rl.heads import Head, parse_head
+from stau_rl.heads.look import everywhere, share_of
 from stau_rl.heads.normalise import check_scores
 from stau_rl.kernels.gpu.fused_head import head_log_weights
 from stau_rl.nn.learned import LearnedHead
@@ -188,16 +189,13 @@ def _check_rows(scores: Tensor, mask: Tensor | None, finite: bool) -> None:
         if not str(error).startswith("scores must not be"):
             raise
         bad = ~torch.isfinite(scores) if finite else torch.isnan(scores) | torch.isposinf(scores)
-        rows = (bad if mask is None else bad & mask).any(-1)
         refused = "NaN or infinite" if finite else "NaN or +inf"
-        raise ValueError(
-            f"scores must not be {refused} where unmasked: {float(rows.double().mean()):.3g} of the rows hold some"
-        ) from None
+        share = share_of((bad if mask is None else bad & mask).any(-1))
+        raise ValueError(f"scores must not be {refused} where unmasked: {share:.3g} of the rows hold some") from None
     if mask is not None:
-        dead = ~mask.expand(torch.broadcast_shapes(mask.shape, scores.shape)).any(-1)
-        if bool(dead.any()):
-            share = float(dead.double().mean())
-            raise ValueError(f"mask must leave every row an entry: {share:.3g} of the rows have none")
+        alive = mask.expand(torch.broadcast_shapes(mask.shape, scores.shape)).any(-1)
+        if not everywhere(alive):
+            raise ValueError(f"mask must leave every row an entry: {share_of(~alive):.3g} of the rows have none")
 
 
 def _with_abstention(log_weights: Tensor) -> Tensor:

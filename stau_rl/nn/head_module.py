@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.heads import Head
+from stau_rl.heads.look import everywhere, share_of
 from stau_rl.heads.normalise import check_scores
 from stau_rl.heads.s_tau import EPS
 from stau_rl.nn.categorical import HeadCategorical
@@ -66,11 +67,22 @@ class HeadModule(LearnedHead):
             half-precision logits would move probabilities by a percent.
 
         Raises:
-            ValueError: bad scores, where `validate`.
+            ValueError: bad scores, or an offset that takes them beyond their dtype, where `validate`.
         """
         if self.validate:
             check_scores(scores, mask, finite=self.head.finite_only)
+            self._check_offset(scores, mask)
         return self.unchecked(scores, mask)
+
+    def _check_offset(self, scores: Tensor, mask: Tensor | None) -> None:
+        if not self.score_offset or torch.compiler.is_compiling():
+            return
+        shifted = self.shifted(scores)
+        good = shifted.isfinite() | ~scores.isfinite()
+        if not everywhere(good if mask is None else good | ~mask):
+            raise ValueError(
+                f"score_offset={self.score_offset:g} takes {share_of(~good):.3g} of the scores beyond {shifted.dtype}"
+            )
 
     def unchecked(self, scores: Tensor, mask: Tensor | None = None) -> Tensor:
         """`forward` without looking at the values."""

@@ -1,22 +1,20 @@
 """A head with parameters that are learned, each kept as an unbounded number."""
 
-import math
-
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
 from stau_rl.heads import Head, parse_head
 from stau_rl.heads.parameter import Range
 from stau_rl.kernels.gpu.fused_head import head_log_weights
+from stau_rl.nn.parameter_map import to_legal, to_raw
 
 
 class LearnedHead(nn.Module):
     """A head whose learned parameters are `nn.Parameter`s; `bound_head` is the head they make.
 
     A learned parameter with a lower bound b is `b + softplus(log_NAME)`, one with an upper bound
-    `b - softplus(log_NAME)`, one with both `low + (high - low) sigmoid(raw_NAME)`, one with none `raw_NAME` itself;
-    `log_NAME` or `raw_NAME` is the `nn.Parameter`.
+    `b - softplus(log_NAME)`, one with both `low + (high - low) sigmoid(raw_NAME)`, one with none `raw_NAME` itself
+    (`stau_rl.nn.parameter_map`); `log_NAME` or `raw_NAME` is the `nn.Parameter`.
 
     Args:
         head: text such as `s_tau(tau=2)`, or a head; plug-in heads included. A learned parameter starts at its value.
@@ -38,6 +36,8 @@ class LearnedHead(nn.Module):
             raise ValueError(f"{self.head} changes with t; give a module the head of one step, head.at(t)")
         if self.shape and not self.learn:
             raise ValueError(f"shape={self.shape} is that of learned parameters, and {self.head} has none here")
+        # Learned parameters that no gradient moves, but an entropy control.
+        self.controlled: set[str] = set()
         self._limits: dict[str, Range] = {}
         for name in self.learn:
             known = self.head._ranges()
@@ -46,7 +46,7 @@ class LearnedHead(nn.Module):
                     f"learn: {self.head.name} has no parameter {name!r}; it has {', '.join(known) or 'none'}"
                 )
             self._limits[name] = known[name]
-            start = _raw(self.head.name, name, getattr(self.head, name), known[name])
+            start = to_raw(self.head.name, name, float(getattr(self.head, name)), known[name])
             self.register_parameter(self._key(name), nn.Parameter(torch.full(self.shape, start)))
 
     def _key(self, name: str) -> str:
@@ -66,12 +66,7 @@ class LearnedHead(nn.Module):
         """
         limits, kept = self._limits[name], self.raw(name)
         raw = kept if kept.dtype == torch.float64 else kept.float()
-        low, high = limits.lower, limits.upper
-        if low is not None and high is not None:
-            return low + (high - low) * raw.sigmoid()
-        if low is not None:
-            return low + softplus(raw)
-        return raw if high is None else high - softplus(raw)
+        return to_legal(raw, limits)
 
     def bound_head(self, dtype: torch.dtype | None = None) -> Head:
         """The head with its learned parameters bound as tensors that broadcast against the scores.
@@ -88,19 +83,3 @@ class LearnedHead(nn.Module):
         """Log-weights [..., entries] along the last axis, float64 for float64 scores, else float32; values unseen."""
         working = torch.float64 if scores.dtype == torch.float64 else torch.float32
         return head_log_weights(self.bound_head(working), scores, mask)
-
-
-def _raw(head: str, name: str, value: float, limits: Range) -> float:
-    """Where the unbounded parameter starts, so that its value is `value`."""
-    low, high = limits.lower, limits.upper
-    if (low is not None and value <= low) or (high is not None and value >= high):
-        inside = " and ".join(f"{sign} {end:g}" for sign, end in ((">", low), ("<", high)) if end is not None)
-        raise ValueError(f"{head}: a learned {name} must start inside its range, {inside}, got {value!r}")
-    if low is not None and high is not None:
-        share = (value - low) / (high - low)
-        return math.log(share) - math.log1p(-share)
-    if low is not None or high is not None:
-        excess = value - low if low is not None else high - value  # type: ignore[operator]
-        # Inverse of softplus: log(expm1(x)) = x + log(1 - exp(-x)).
-        return excess + math.log(-math.expm1(-excess))
-    return float(value)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stau_rl.figures.palette import COLOURS
+from stau_rl.figures.coincide import show_coinciding
+from stau_rl.figures.grid import legend_below, panels
+from stau_rl.figures.labels import label_ends
+from stau_rl.figures.palette import DOTTED, HUES, SOLID, Look, looks, on, shaded
+from stau_rl.figures.save import both, save
+from stau_rl.figures.style import ground, headline, styled
 from stau_rl.pages.attention_claims import length_rows
 from stau_rl.pages.attention_data import AttentionData
-from stau_rl.probe.plot import draw_maps, draw_masses, save
+from stau_rl.probe.plot import draw_maps, draw_masses
 
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+METRICS = {"first_dead": "dead rows at the start", "decoded": "right answers"}
 
 
 def figures(data: AttentionData) -> dict[str, Callable[[AttentionData], Figure]]:
@@ -32,9 +38,9 @@ def figures(data: AttentionData) -> dict[str, Callable[[AttentionData], Figure]]
 
 
 def save_figures(data: AttentionData, folder: Path) -> None:
-    """Write every figure as PNG."""
+    """Write every figure as PNG and SVG."""
     for name, draw in figures(data).items():
-        save(draw(data), folder / name)
+        save(partial(draw, data), *both(folder / name))
 
 
 def _arrays(table: pd.DataFrame, value: str) -> list[dict[str, Any]]:
@@ -56,72 +62,89 @@ def draw_weights(data: AttentionData) -> Figure:
     return draw_maps(_arrays(data.maps, "weight"), "silence")
 
 
+@styled
 def draw_thresholds(data: AttentionData) -> Figure:
     """Dead rows at the start and right answers at the end, against the threshold that training starts from."""
     tasks = data.tasks("threshold")
-    figure, panels = _panels(1, 2 * len(tasks), 3.2)
+    figure, grid = panels(2 * len(tasks), 2.3, sharex=True, sharey=True)
+    kinds = {"as given": _plain("blue", SOLID, "o"), "calibrated": _plain("orange", SOLID, "s")}
     for number, task in enumerate(tasks):
-        for side, (metric, label) in enumerate(
-            (("first_dead", "dead rows at the start"), ("decoded", "right answers"))
-        ):
-            panel = panels[2 * number + side]
-            for kind, (title, calibrated) in enumerate((("as given", False), ("calibrated", True))):
-                names = [name for name in data.normalisers("threshold", task) if ("calibrate" in name) == calibrated]
-                _seeds(
-                    panel,
-                    [(_number(name, "threshold"), data.seeds("threshold", task, name)[metric]) for name in names],
-                    kind,
-                    title,
-                )
-            panel.set_xlabel("threshold at the start")
-            panel.set_ylabel(label)
-            panel.set_title(task, fontsize=9)
-    panels[0].legend(fontsize=7, frameon=False)
+        for side, (metric, label) in enumerate(METRICS.items()):
+            panel = grid[2 * number + side]
+            for title, look in kinds.items():
+                wide = title == "as given"
+                names = [
+                    name
+                    for name in data.normalisers("threshold", task)
+                    if ("calibrate" in name) == (title == "calibrated")
+                ]
+                points = [(_number(name, "threshold"), data.seeds("threshold", task, name)[metric]) for name in names]
+                _seeds(panel, points, look, wide=wide)
+            panel.set_title(f"{task}: {label}", fontsize="small")
+    headline(figure, "Does calibration revive a dead threshold?")
+    for panel in grid[-2:]:
+        panel.set_xlabel("threshold at the start", fontsize="small")
+    figure.supylabel("share: median of seeds, every seed", fontsize="small")
+    legend_below(figure, {title: look.key(marker=True) for title, look in kinds.items()})
     return figure
 
 
+@styled
 def draw_lengths(data: AttentionData) -> Figure:
     """Right answers against the length, in multiples of the trained one."""
     tasks = data.tasks("length")
-    figure, panels = _panels(1, len(tasks), 4.6)
-    for panel, task in zip(panels, tasks, strict=True):
-        for number, (name, values) in enumerate(length_rows(data, task).items()):
-            colour = COLOURS[number % len(COLOURS)]
-            panel.plot(list(values), list(values.values()), marker=MARKS[number % len(MARKS)], color=colour, label=name)
+    figure, grid = panels(len(tasks), 3.0, columns=1)
+    for panel, task in zip(grid, tasks, strict=True):
+        rows = length_rows(data, task)
+        lines = []
+        for (name, values), look in zip(rows.items(), looks(list(rows), ground()), strict=True):
+            style: dict[str, Any] = {"marker": look.marker, "label": name, **look.line}
+            lines += panel.plot(list(values), list(values.values()), markersize=6, **style)
         panel.set_xscale("log", base=2)
-        factors = sorted({factor for values in length_rows(data, task).values() for factor in values})
+        factors = sorted({factor for values in rows.values() for factor in values})
         panel.set_xticks(factors, [f"{factor}x" for factor in factors])
-        panel.set_xlabel("trained length times")
-        panel.set_ylabel("right answers, median seed")
+        panel.minorticks_off()
+        panel.set_ylabel("right answers, median seed", fontsize="small")
         panel.set_ylim(-0.03, 1.03)
-        panel.set_title(task, fontsize=9)
-        panel.grid(True, linewidth=0.4, alpha=0.5)
-        panel.legend(fontsize=6, frameon=False)
+        panel.set_title(task, fontsize="small")
+        show_coinciding(panel, lines)
+        if not label_ends(panel, lines, size=9.0, letters=40):
+            panel.legend(fontsize="x-small")
+    grid[-1].set_xlabel("length, in multiples of the trained one")
+    headline(figure, "Does a head still answer on longer inputs?")
     return figure
 
 
+@styled
 def draw_sweeps(data: AttentionData) -> Figure:
     """Right answers, and mass where there is no answer, over p, sigma and taps."""
-    swept = (("p", "exponent p"), ("fir_sigma", "width sigma"), ("fir_taps", "taps"))
-    figure, panels = _panels(len(data.tasks("sweep")), len(swept), 3.2)
-    for row, task in enumerate(data.tasks("sweep")):
-        for column, (field, label) in enumerate(swept):
-            panel = panels[len(swept) * row + column]
-            names = [name for name in data.normalisers("sweep", task) if f"{field}=" in name]
-            heads = list(dict.fromkeys(name.split("(")[0] for name in names))
-            for kind, head in enumerate(heads):
+    swept = (("p", "exponent p"), ("fir_sigma", "smoothing width sigma"), ("fir_taps", "smoothing taps"))
+    tasks = data.tasks("sweep")
+    figure, grid = panels(len(swept) * len(tasks), 2.2, columns=len(tasks), sharey=True)
+    heads = list(dict.fromkeys(name.split("(")[0] for task in tasks for name in data.normalisers("sweep", task)))
+    right = dict(zip(heads, (_plain(look.colour, SOLID, look.marker) for look in looks(heads, ground())), strict=True))
+    silent = {head: _plain(shaded(look.colour, 0.5, ground()), DOTTED, "x") for head, look in right.items()}
+    keys: dict[str, Any] = {}
+    for row, (field, label) in enumerate(swept):
+        for column, task in enumerate(tasks):
+            panel = grid[len(tasks) * row + column]
+            for number, head in enumerate(heads):
+                names = [name for name in data.normalisers("sweep", task) if name.startswith(f"{head}(")]
                 mine = [
-                    (_number(name, field), data.seeds("sweep", task, name))
-                    for name in names
-                    if name.startswith(f"{head}(")
+                    (_number(name, field), data.seeds("sweep", task, name)) for name in names if f"{field}=" in name
                 ]
-                _seeds(panel, [(x, rows["decoded"]) for x, rows in mine], 2 * kind, f"{head}: right answers")
-                if mine and mine[0][1]["mass_unanswerable"].notna().all():
-                    silent = [(x, rows["mass_unanswerable"]) for x, rows in mine]
-                    _seeds(panel, silent, 2 * kind + 1, f"{head}: mass without answer")
-            panel.set_xlabel(label)
-            panel.set_title(task, fontsize=9)
-            panel.legend(fontsize=6, frameon=False)
+                if not mine:
+                    continue
+                _seeds(panel, [(x, rows["decoded"]) for x, rows in mine], right[head], wide=number == 0)
+                keys[f"{head}: right answers"] = right[head].key(marker=True)
+                if mine[0][1]["mass_unanswerable"].notna().all():
+                    _seeds(panel, [(x, rows["mass_unanswerable"]) for x, rows in mine], silent[head])
+                    keys[f"{head}: mass without answer"] = silent[head].key(marker=True)
+            panel.set_xlabel(label, fontsize="small")
+            panel.set_title(task, fontsize="small")
+    headline(figure, "Which exponent and which smoothing does a head need?")
+    figure.supylabel("share: median of seeds, every seed", fontsize="small")
+    legend_below(figure, keys)
     return figure
 
 
@@ -132,17 +155,18 @@ def _number(name: str, field: str) -> float:
     return float(found.group(1))
 
 
-def _seeds(panel: Axes, points: list[tuple[float, Any]], number: int, label: str) -> None:
-    """Medians as a line, every seed as a dot."""
-    colour = COLOURS[number % len(COLOURS)]
-    places = [x for x, _ in points]
-    panel.plot(places, [float(np.median(y)) for _, y in points], color=colour, label=label, linewidth=1.2)
+def _plain(colour: str, dash: Any, marker: str) -> Look:
+    """A look of what is no head."""
+    return Look(on(HUES.get(colour, colour), ground()), dash, marker)
+
+
+def _seeds(panel: Axes, points: list[tuple[float, Any]], look: Look, *, wide: bool = False) -> None:
+    """Medians as a line, every seed as a mark; of two lines that coincide the wide one shows on both sides."""
+    width = 4.5 if wide else 1.6
+    panel.plot([x for x, _ in points], [float(np.median(y)) for _, y in points], linewidth=width, **look.line)
+    hollow = {} if wide else {"markerfacecolor": "none"}
     for x, values in points:
-        panel.plot([x] * len(values), list(values), ".", color=colour, markersize=4, alpha=0.7)
-    panel.set_ylim(-0.03, 1.03)
-    panel.grid(True, linewidth=0.4, alpha=0.5)
-
-
-def _panels(rows: int, columns: int, side: float) -> tuple[Figure, list[Axes]]:
-    figure = Figure(figsize=(side * columns, 0.85 * side * rows + 0.3), layout="constrained")
-    return figure, list(np.asarray(figure.subplots(rows, columns, squeeze=False)).ravel())
+        places: list[float] = [x] * len(values)
+        style: dict[str, Any] = {"color": look.colour, "linestyle": "none", **hollow}
+        panel.plot(places, list(values), marker=look.marker, markersize=6, alpha=0.8, **style)
+    panel.set_ylim(-0.05, 1.05)

@@ -8,6 +8,7 @@ import pandas as pd
 from stau_rl.agents.attention.attention_normalisers import LOW
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
 from stau_rl.envs.tasks import parse_task
+from stau_rl.pages import openings
 from stau_rl.pages.attention_claims import SILENCE_BOUNDS, expected_rows, length_sentences, silence_holds
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.pages.attention_figures import figures
@@ -28,6 +29,8 @@ def page(data: AttentionData) -> str:
     """The whole page as Markdown; a part that the rows do not hold is left out."""
     parts = [
         "# Attention heads as decision modules: recall, silence, length",
+        "\n".join(f"- {sentence}" for sentence in openings.attention(data)),
+        _picture(data, "attention_silence.png", "Row mass with and without an answer"),
         "Written by `python -m stau_rl.pages.attention` from `notebooks/results/attention_*.csv`; the verdicts below "
         "follow the numbers. `stau-rl probe --size full` makes the rows anew.",
         *_setup(data),
@@ -77,7 +80,7 @@ def _expected(data: AttentionData) -> list[str]:
         "Smoothing makes the scores of independent keys smaller by the root of the sum of the filter's squares, "
         f"{half_gaussian_taps().square().sum().sqrt().item():.2f}; `pn_fir_tau_calibrated` and `calibrate=threshold` "
         f"start one below the {100 * LOW:g} % quantile of the largest scores of the first batch's rows.",
-        table(header, expected_rows(data)),
+        table(header, expected_rows(data), keys=3),
         *_more_seeds(data),
         *_starved(data),
     ]
@@ -143,7 +146,7 @@ def _silence(data: AttentionData) -> list[str]:
     if not data.tasks("silence"):
         return []
     parts = ["## Silence", *_setting(data, "silence", (SILENT, MASSES, ROWS))]
-    parts += [_picture(data, "attention_silence.png", "Row masses"), _picture(data, "attention_maps.png", "Weights")]
+    parts += [_picture(data, "attention_maps.png", "Weights")]
     if data.tasks("null label"):
         parts += [
             "### With a NULL label",

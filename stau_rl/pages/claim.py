@@ -50,7 +50,7 @@ def play(
         part: (i, n) plays every n-th setting from the i-th on, i = 1, ..., n, in a folder of its own beside `folder`.
     """
     from stau_rl.study.play import play_settings
-    from stau_rl.terminal.progress import settings_bar
+    from stau_rl.terminal.progress import progress_bar
 
     settings = claim_settings(share)
     folder = folder.resolve()
@@ -60,7 +60,7 @@ def play(
         settings = settings[part[0] - 1 :: part[1]]
         folder = folder.with_name(f"{folder.name}-{part[0]}-of-{part[1]}")
     # Files of observations are named from the root of the checkout.
-    with contextlib.chdir(ROOT), settings_bar(len(settings)) as report:
+    with contextlib.chdir(ROOT), progress_bar(len(settings)) as report:
         play_settings(settings, folder, resume=True, report=report, engine=engine, device=device)
 
 

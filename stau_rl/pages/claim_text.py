@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from stau_rl.pages import openings
 from stau_rl.pages.claim_data import ClaimData
 from stau_rl.pages.claim_settings import ARMS, BONUSES, HORIZON, OFFSETS, SCALES, SEED
 from stau_rl.pages.claim_verdict import ALPHA, verdict
@@ -21,9 +22,11 @@ def page(data: ClaimData) -> str:
     """The whole page as Markdown."""
     parts = [
         '# "s^tau has 35 % less regret than softmax"',
+        "\n".join(f"- {sentence}" for sentence in openings.claim(data)),
+        "![Differences by comparison](claim_comparisons.png)",
         "Written by `python -m stau_rl.pages.claim` from `notebooks/results/claim_*.csv`; the sentences below follow "
         "the numbers. `--rerun` plays everything again from its seed.",
-        "## Conclusion",
+        "## The verdict in full",
         "\n".join(f"{number}. {sentence}" for number, sentence in enumerate(verdict(data), 1)),
         *_method(data),
         *_main(data),
@@ -88,8 +91,7 @@ def _main(data: ClaimData) -> list[str]:
         "## Where 35 % holds, and what remains",
         f"Ten arms, means drawn anew for each instance (uniform on [0, 1], or standard normal with noise of deviation "
         f"1), T = {_number(HORIZON)}, {_number(int(bernoulli['instances']))} instances.",
-        table(("arms", "c", *HEADER, "best slopes"), rows),
-        "![Differences by comparison](claim_comparisons.png)",
+        table(("arms", "c", *HEADER, "best slopes"), rows, keys=2),
         f"On uniform Bernoulli arms at c = 0.25, {_sentence(bernoulli)}. On Gaussian arms at c = 0, "
         f"{_sentence(gaussian)}.",
         "In absolute terms, with the mean regret of the random policy and of argmax, which every head becomes as it is "
@@ -97,12 +99,17 @@ def _main(data: ClaimData) -> list[str]:
         table(
             ("arms", "c", "random", "softmax(1)", "s_tau(5)", "best softmax", "best s_tau", "argmax", "UCB1 (c = 1)"),
             absolute,
+            keys=2,
         ),
         _limit_sentence(data),
         "The mean is not all. Each at its best, beyond it: the interquartile mean, the mean of the worst 5 %, the "
         "share of runs stuck on another arm at the end (each softmax / s^tau), and the probability that s^tau has less "
         "regret on an instance, ties counting half. The mean of the worst 5 % stands without an interval:",
-        table(("arms", "c", "interquartile mean", "worst 5 %", "stuck, %", "P(s^tau better)"), _beyond_the_mean(data)),
+        table(
+            ("arms", "c", "interquartile mean", "worst 5 %", "stuck, %", "P(s^tau better)"),
+            _beyond_the_mean(data),
+            keys=2,
+        ),
         "![Regret over the slope](claim_curves.png)",
         "The curves come from the first round of tuning. Their bands are made for a whole curve at once (95 %, "
         "studentised bootstrap of the largest deviation, which covers skewed regrets too).",
@@ -164,7 +171,7 @@ def _further(data: ClaimData) -> list[str]:
         "## Number of arms, horizon, and real observations",
         f"c = 0.25, K = 10 and T = {_number(HORIZON)} unless said otherwise. The insect counts are twelve field "
         "plots for each of six sprays (Beall, Biometrika 1942), resampled; more insects count as more reward.",
-        table(("arms", "", *HEADER, "best slopes", "tuned on"), rows),
+        table(("arms", "", *HEADER, "best slopes", "tuned on"), rows, keys=2),
         "The last column is the number of instances of the last round of tuning, and of the comparison. "
         + _open_sentence(data),
     ]
@@ -218,7 +225,7 @@ def _differs(data: ClaimData) -> list[str]:
         "is the power s^tau, whose relative slope tau / s falls. An offset of all scores therefore moves its "
         "sharpness, and so does leaving the mean in. Here softmax(beta=32) and s_tau(tau=44.3614), equally steep at 0, "
         "keep their parameters while the scores move; then each is tuned anew.",
-        table(("arms", "scores", "same parameters", "each at its best", "best slopes"), offsets),
+        table(("arms", "scores", "same parameters", "each at its best", "best slopes"), offsets, keys=2),
         _offset_sentence(data),
         "![Offset and scale](claim_differs.png)",
         "Multiplying rewards and bonus by a factor makes softmax(beta) the softmax(factor beta) of before, so at its "

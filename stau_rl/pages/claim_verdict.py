@@ -18,7 +18,7 @@ def verdict(data: ClaimData) -> list[str]:
 
 
 def _as_stated(raw: list[dict[Any, Any]]) -> str:
-    less = _wins(raw, -1)
+    less = wins(raw, -1)
     claimed = sum(row["percent"] <= -CLAIMED for row in raw)
     opening = (
         "As stated, s_tau(tau=5) against softmax(beta=1), the claim reproduces"
@@ -29,7 +29,7 @@ def _as_stated(raw: list[dict[Any, Any]]) -> str:
     )
     return (
         f"{opening}: s^tau has measurably less regret in {less} of {len(raw)} settings, the difference runs "
-        f"{_span(raw)}, and it is {CLAIMED:g} % less or better in {claimed} of them."
+        f"{span(raw)}, and it is {CLAIMED:g} % less or better in {claimed} of them."
     )
 
 
@@ -43,24 +43,24 @@ def _matched(raw: list[dict[Any, Any]], slope: list[dict[Any, Any]], entropy: li
     else:
         meaning = "there was no raw gain to explain"
     return (
-        f"Against a softmax that is equally steep at score 0 the difference runs {_span(slope)} (s^tau "
-        f"{_signs(slope)}), and against one of equal entropy on the scores seen {_span(entropy)} "
+        f"Against a softmax that is equally steep at score 0 the difference runs {span(slope)} (s^tau "
+        f"{_signs(slope)}), and against one of equal entropy on the scores seen {span(entropy)} "
         f"({_signs(entropy)}): {meaning}, as the median of the settings is {steep:+.1f} % at equal slope and "
         f"{sharp:+.1f} % at equal entropy where raw it is {typical_raw:+.1f} %."
     )
 
 
 def _signs(rows: list[dict[Any, Any]]) -> str:
-    return f"measurably better in {_wins(rows, -1)} of {len(rows)} settings, worse in {_wins(rows, 1)}"
+    return f"measurably better in {wins(rows, -1)} of {len(rows)} settings, worse in {wins(rows, 1)}"
 
 
-def _wins(rows: list[dict[Any, Any]], sign: int) -> int:
+def wins(rows: list[dict[Any, Any]], sign: int) -> int:
     """In how many settings s^tau has measurably less (-1) or more (1) regret, by the p-values of all settings."""
     return sum(row["p_holm"] <= ALPHA and sign * row["percent"] > 0 for row in rows)
 
 
 def _tuned(tuned: list[dict[Any, Any]], data: ClaimData) -> str:
-    less, more = _wins(tuned, -1), _wins(tuned, 1)
+    less, more = wins(tuned, -1), wins(tuned, 1)
     if not less + more:
         meaning = "neither head wins anywhere"
     elif less and more:
@@ -80,11 +80,12 @@ def _tuned(tuned: list[dict[Any, Any]], data: ClaimData) -> str:
     return (
         f"With each head at its own best parameter, found on other instances with equal grids, {meaning} by mean "
         f"regret (Holm-adjusted p <= {ALPHA:g}), {open_cases} remain{'s' if open_cases == 1 else ''} open, and the "
-        f"difference runs {_span(tuned)}, largest on {widest['arms']} at {_score(widest)}{at_end}."
+        f"difference runs {span(tuned)}, largest on {widest['arms']} at {_score(widest)}{at_end}."
     )
 
 
-def _span(rows: list[dict[Any, Any]]) -> str:
+def span(rows: list[dict[Any, Any]]) -> str:
+    """From the smallest to the largest difference, in percent."""
     found = [row["percent"] for row in rows]
     return f"from {min(found):+.1f} to {max(found):+.1f} %"
 

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from stau_rl.cli.main import commands
 from stau_rl.cli.options import POSITIONAL
 from stau_rl.cli.plain import field_texts
-from stau_rl.pages.markdown import code, table
+from stau_rl.pages.markdown import code, listing
 
 
 def reference() -> str:
@@ -31,7 +31,7 @@ def _section(name: str, command: type[Any]) -> str:
         (_option(one, kinds[one.name]), _default(one), _prose(texts.get(one.name, "")).replace("|", "\\|"))
         for one in fields(command)
     ]
-    return "\n\n".join([*parts, table(("option", "default", "what it is"), rows)])
+    return "\n\n".join([*parts, listing(("option", "default", "what it is"), rows)])
 
 
 def _option(member: "Field[Any]", kind: Any) -> str:

@@ -179,6 +179,7 @@ def _made(rows: pd.DataFrame) -> str:
 
 def publish(folder: Path | None, results: Path = RESULTS, docs: Path = DOCS) -> None:
     """Take a benchmark's tables into `results`, if a folder is given, and draw the figure into `docs`."""
+    from stau_rl.figures.save import both
     from stau_rl.plateau.plot import save_plateau
 
     if folder is not None:
@@ -187,7 +188,7 @@ def publish(folder: Path | None, results: Path = RESULTS, docs: Path = DOCS) -> 
             write_table(results / name, rows, DIGITS)
     curves = read_rows(results / CURVES)
     few = (curves["arms"] == curves["arms"].min()) & ~curves["start"].str.startswith("shared")
-    save_plateau(curves[few], docs / FIGURE)
+    save_plateau(curves[few], *both(docs / FIGURE))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from stau_rl.files.whole import whole_file
+from stau_rl.pages import openings
+from stau_rl.pages.claim_verdict import ALPHA
 from stau_rl.pages.markdown import table
 from stau_rl.pages.notebooks import RL, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS
@@ -20,7 +22,6 @@ from stau_rl.rl_study.results import RLResults, interval_text
 from stau_rl.rl_study.tasks import FAMILIES, RATES, SLOPES, parse_family, points, settings, stars, task_named
 from stau_rl.statistics.robust import interquartile_interval
 
-ALPHA = 0.05
 PAGE = DOCS / "rl.md"
 NOTEBOOK = NOTEBOOKS / "rl.ipynb"
 
@@ -34,9 +35,11 @@ def page(results: RLResults) -> str:
     evaluation = runs[runs["role"] == "evaluation"]["seed"].nunique()
     parts = [
         "# Heads in reinforcement learning",
+        "\n".join(f"- {sentence}" for sentence in openings.reinforcement(results)),
+        "![Learning curves](rl_curves.png)",
         "Written by `python -m stau_rl.pages.rl` from `notebooks/results/rl_*.csv`; the sentences below follow the "
         "numbers.",
-        "## Conclusion",
+        "## Sentence by sentence",
         "\n".join(f"- {sentence}" for sentence in conclusions(results)),
         "## What is compared",
         "Networks, agent and environment are the same; only the head between the action scores and the policy "
@@ -48,7 +51,8 @@ def page(results: RLResults) -> str:
         "**Score**: mean return of 100 episodes after the last step. *Sampled* follows the policy, *deterministic* "
         "takes its likeliest action. Where points of the grid have equal scores, the one with the higher mean of the "
         "learning curve is chosen. Given are the interquartile mean over seeds and its 95 % bootstrap interval. "
-        "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half), "
+        "*P(better)* is the probability that a run scores more than one of the first head (sampled, ties count half; "
+        "without an interval where all pairs of runs agree), "
         "p the exact one of the rank sum, adjusted by Holm over all tasks and heads; the sentences above ask for "
         f"p <= {ALPHA:g}. "
         "*Control* is the first head on the same seeds at the sharpness and learning rate that were chosen for the "
@@ -64,7 +68,6 @@ def page(results: RLResults) -> str:
             [(f"`{family}`", interval_text(results.overall(family), ".3f")) for family in results.families],
         ),
         "![Performance profiles](rl_profiles.png)",
-        "![Learning curves](rl_curves.png)",
         *([] if results.plateau is None else [section_of(results.plateau).rstrip()]),
         "## How it was made",
         f"{len(played)} runs, {played['seconds'].sum() / 60:.0f} core-minutes on {_each(runs['device'])}; "
@@ -149,7 +152,7 @@ def _chance(results: RLResults, cell: tuple[str, str], p: float | None, *, contr
 
 
 def _settings(results: RLResults) -> str:
-    rows = []
+    lines = []
     for name in results.tasks:
         task = task_named(name)
         head, rate = points(task, FAMILIES[0])[0]
@@ -157,8 +160,8 @@ def _settings(results: RLResults) -> str:
         kept = {key: value for key, value in settings(task, FAMILIES[0], head, rate).items() if key not in skipped}
         low, high = task.rates
         text = ", ".join(f"{key}={value}" for key, value in kept.items())
-        rows.append((name, f"{low:g} to {high:g}", text))
-    return table(("task", "learning rates", "settings"), rows)
+        lines.append(f"- {name}: learning rates {low:g} to {high:g}; {text}")
+    return "\n".join(lines)
 
 
 def _each(column: "pd.Series[str]") -> str:

@@ -17,7 +17,7 @@ from stau_rl.heads.base import MASS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.pages import command_line
-from stau_rl.pages.markdown import code, table
+from stau_rl.pages.markdown import code, listing
 from stau_rl.pages.paths import DOCS, README, RESULTS, ROOT
 from stau_rl.pages.speed import tables as speed_tables
 from stau_rl.rl_study.results import RLResults
@@ -34,7 +34,7 @@ def tables() -> dict[str, str]:
     """Every generated table by name, as Markdown."""
     rows = read(RESULTS / "speed.csv")
     return {
-        "heads": table(
+        "heads": listing(
             ("head", "f(s)", "mass", "sharpened by", "source"),
             [
                 (
@@ -47,21 +47,21 @@ def tables() -> dict[str, str]:
                 for head in HEADS.values()
             ],
         ),
-        "scores": table(
+        "scores": listing(
             ("score", "value for arm k", "pulls every arm once first"),
             [
                 (code(name), _bars(score.formula), "yes" if score.forces_pulls else "no")
                 for name, score in SCORES.items()
             ],
         ),
-        "policies": table(
+        "policies": listing(
             ("policy", "what it does", "source"),
             [(code(str(policy())), _bars(policy.formula), policy.source or "-") for policy in POLICIES.values()],
         ),
-        "arms": table(("arms", "reward"), [(code(name), _bars(arms.formula)) for name, arms in ARMS.items()]),
+        "arms": listing(("arms", "reward"), [(code(name), _bars(arms.formula)) for name, arms in ARMS.items()]),
         "engines": _engines(),
-        **{name: table(lines[0], lines[1:]) for name, lines in speed_tables(rows).items()},
-        "tasks": table(
+        **{name: listing(lines[0], lines[1:]) for name, lines in speed_tables(rows).items()},
+        "tasks": listing(
             ("task", "context and answer", "a guess is right"),
             [(code(name), _bars(task.formula), f"{task().chance:.3f}") for name, task in TASKS.items()],
         ),
@@ -80,7 +80,7 @@ def _reinforcement() -> str:
         found = [results.score(task, family) for family in results.families]
         goal = f"{task_named(task).goal:g}"
         rows.append((task, goal, *(f"{score.value:.1f} [{score.low:.1f}, {score.high:.1f}]" for score in found)))
-    return table(("task", "asked for", *(code(family) for family in results.families)), rows)
+    return listing(("task", "asked for", *(code(family) for family in results.families)), rows)
 
 
 def _fused_head() -> str:
@@ -95,7 +95,7 @@ def _fused_head() -> str:
         "of a copy's bandwidth",
         "called, us",
     )
-    return table(
+    return listing(
         header,
         [
             (
@@ -122,7 +122,7 @@ def _engines() -> str:
         text = str(policy).replace("mean", "score", 1) if policy in members else str(policy)
         rows.append((code(text), *(_runs(engine, policy) for engine in ENGINES.values())))
     header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
-    return table(("policy", *header), rows)
+    return listing(("policy", *header), rows)
 
 
 def _runs(engine: Any, policy: Any) -> str:
@@ -144,7 +144,7 @@ def _speed_ratios(rows: pd.DataFrame) -> str:
         rate = some.loc[some["engine"] == best, "median"].max() / 1e9
         peers = ", ".join(f"{ratio:.3g} x {name}" for name, ratio in ratios.items())
         lines.append((str(device), best, f"{rate:.3g}" if rate < 100 else f"{rate:.0f}", peers))
-    return table(("device", "engine", "G arm-steps/s", "that is"), lines)
+    return listing(("device", "engine", "G arm-steps/s", "that is"), lines)
 
 
 def _bars(text: str) -> str:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from stau_rl.kernels.philox import ACTION_REWARD, closed_uniform, words
+from stau_rl.nn.parameter_map import legal_slope, to_legal, to_raw
 from stau_rl.plateau.gradient import Sample, evaluate
 from stau_rl.plateau.methods import Learned, Method
 from stau_rl.plateau.start import Start, draw_rewards, initial_probabilities, initial_scores
@@ -67,7 +67,7 @@ def ascend(
     *,
     closed: bool = True,
     device: str = "cpu",
-    report: Callable[[float], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> Ascent:
     """Follow the gradient from the start, s += step size times gradient.
 
@@ -79,7 +79,7 @@ def ascend(
             columns that are there are dropped, which does not change `steps`.
         closed: use closed forms of the gradient where there are some.
         device: where the tensors live.
-        report: called with the share of the updates that is done.
+        report: called now and then with the updates that are done.
 
     Returns:
         Steps and curves.
@@ -99,7 +99,7 @@ def ascend(
         for update in range(problem.updates + 1):
             if update % BLOCK == 0:
                 if report is not None:
-                    report(update / (problem.updates + 1))
+                    report(update)
                 if problem.gradient != "exact":
                     uniforms = pull_uniforms(problem.seed, problem.draws, update, BLOCK).to(device)
                 if not checkpoints and not columns.drop(steps.isinf()):
@@ -145,7 +145,8 @@ class _Columns:
         self.best = self.rewards.amax(0)
         self.raw: Tensor | None = None
         if isinstance(method, Learned):
-            self.raw = torch.full_like(self.best, math.log(math.expm1(method.start - method.bound)))
+            start = to_raw("learned", method.parameter, method.start, method.limits)
+            self.raw = torch.full_like(self.best, start)
 
     def drop(self, open_: Tensor) -> bool:
         """Forget the columns that are there; whether any are left."""
@@ -160,7 +161,7 @@ class _Columns:
         """Evaluate the policies; best reward less value, [columns]."""
         parameter = None
         if isinstance(self.method, Learned) and self.raw is not None:
-            parameter = self.method.bound + softplus(self.raw)
+            parameter = to_legal(self.raw, self.method.limits)
         self.weights, self.gradient = evaluate(self.method.head, self.scores, parameter, self.closed)
         self.value = (self.weights * self.rewards).sum(0)
         return self.best - self.value
@@ -172,7 +173,7 @@ class _Columns:
         if isinstance(self.method, Learned) and self.raw is not None and update >= self.method.freeze:
             if self.method.target is None:
                 assert by_parameter is not None
-                push = torch.sigmoid(self.raw) * by_parameter
+                push = legal_slope(self.raw, self.method.limits) * by_parameter
             else:
                 entropy = torch.special.entr(self.weights).sum(0)
                 push = entropy / math.log(self.problem.arms) - self.method.target

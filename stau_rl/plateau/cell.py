@@ -87,7 +87,7 @@ class Cell:
         return Problem(self.arms, parse_start(self.start), self.gradient, self.updates, self.within, draws, seed)
 
 
-def play_cell(cell: Cell, device: str = "cpu", report: Callable[[float], None] | None = None) -> pd.DataFrame:
+def play_cell(cell: Cell, device: str = "cpu", report: Callable[[int, int], None] | None = None) -> pd.DataFrame:
     """Tune and measure.
 
     Every step size of the grid is tried on the tuning draws (rows of kind `grid`). The best one has the least share of
@@ -95,20 +95,26 @@ def play_cell(cell: Cell, device: str = "cpu", report: Callable[[float], None] |
     on the other draws: a row of kind `best`, and `curve` rows with quantiles over the draws of the distance to the best
     reward, at log-spaced numbers of updates.
 
+    Args:
+        cell: what is measured.
+        device: `cpu`, `cuda` or `cuda:N`.
+        report: called with the updates done and all of them, those of the tuning and of the measurement together.
+
     Returns:
         A table with `COLUMNS`.
 
     Raises:
         ValueError: the method cannot start there.
     """
-    tell = report or (lambda share: None)
+    tell = report or (lambda done, total: None)
+    work = 2 * cell.updates
     method = parse_method(cell.method)
     tuning = ascend(
         cell.problem(cell.tuning_draws, purpose_seed(cell.seed, "tuning")),
         method,
         cell.step_sizes,
         device=device,
-        report=lambda share: tell(0.6 * share),
+        report=lambda done: tell(done, work),
     ).steps.numpy()
     best = best_place(tuning, cell.updates)
     places = checkpoints(cell.updates)
@@ -118,7 +124,7 @@ def play_cell(cell: Cell, device: str = "cpu", report: Callable[[float], None] |
         cell.step_sizes[best : best + 1],
         places,
         device=device,
-        report=lambda share: tell(0.6 + 0.4 * share),
+        report=lambda done: tell(cell.updates + done, work),
     )
     gaps = played.curve[:, 0].numpy()
     shared = {

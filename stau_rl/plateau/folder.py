@@ -18,6 +18,7 @@ from stau_rl.plateau.cell import COLUMNS, Cell
 
 CELLS, TABLE, CURVES, FIGURE = "cells", "plateau.csv", "plateau_curves.csv", "plateau.png"
 CURVE_COLUMNS = ("arms", "start", "gradient", "method", "step_size", "draws", "step", "gap_q10", "gap_q50", "gap_q90")
+SHARED = ("updates", "within", "seed", "setting", "commit", "versions", "device")
 TEXTS = ("kind", "start", "gradient", "method", "edge", "setting", "commit", "versions", "device")
 DIGITS = 8
 
@@ -49,9 +50,33 @@ class PlateauFolder(FinishedFolder):
 
 def write_tables(rows: pd.DataFrame, folder: Path) -> None:
     """Write `plateau.csv` and `plateau_curves.csv` into a folder."""
+    for name, part in zip((TABLE, CURVES), split_rows(rows), strict=True):
+        write_table(folder / name, part, DIGITS)
+
+
+def split_rows(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The rows of `plateau.csv` and of `plateau_curves.csv`, with their columns."""
     curve = rows["kind"] == "curve"
-    write_table(folder / TABLE, rows[~curve].drop(columns=["step", "gap_q10", "gap_q50", "gap_q90"]), DIGITS)
-    write_table(folder / CURVES, rows.loc[curve, list(CURVE_COLUMNS)], DIGITS)
+    return rows[~curve].drop(columns=["step", "gap_q10", "gap_q50", "gap_q90"]), rows.loc[curve, list(CURVE_COLUMNS)]
+
+
+def read_tables(folder: Path) -> pd.DataFrame:
+    """All rows of a finished benchmark, in the order in which its cells were played.
+
+    Raises:
+        OSError: a table is not there.
+        ValueError: a table is damaged.
+    """
+    rows, curves = read_rows(folder / TABLE), read_rows(folder / CURVES)
+    keys = ["arms", "start", "gradient", "method"]
+    # What curves share with the rest of their cell is written once.
+    shared = rows.loc[rows["kind"] == "best", [name for name in COLUMNS if name in keys or name in SHARED]]
+    curves = curves.assign(kind="curve").merge(shared, on=keys, validate="many_to_one")
+    tables = [table.dropna(axis=1, how="all") for table in (rows, curves)]
+    places = {setting: place for place, setting in enumerate(dict.fromkeys(rows["setting"]))}
+    found = pd.concat(tables, ignore_index=True).reindex(columns=list(COLUMNS))
+    order = found["setting"].map(places).argsort(kind="stable")
+    return found.iloc[order].assign(edge=found["edge"].fillna("")).reset_index(drop=True)
 
 
 def read_rows(path: Path) -> pd.DataFrame:

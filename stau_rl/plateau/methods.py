@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from stau_rl.heads import HEADS, Head
 from stau_rl.heads.parameter import Range
+from stau_rl.nn.parameter_map import to_raw
 from stau_rl.spec.grammar import SpecError, format_spec, parse_pipe
 from stau_rl.spec.registry import Registry
 
@@ -58,7 +59,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """A head whose sharpness is learned: bound + softplus(raw), bound the least legal value (1 for tau).
+    """A head whose sharpness is learned through an unbounded number: tau = 1 + softplus(raw), as `stau_rl.nn` has it.
 
     Attributes:
         head: the head; its sharpness is where learning starts.
@@ -81,11 +82,7 @@ class Learned:
         _check(self.head, self.top)
         if self.head.sharpness is None:
             raise ValueError(f"learned: {self.head} has no sharpness to learn; a head with one is s_tau(tau=2)")
-        if not self.start > self.bound:
-            raise ValueError(
-                f"learned: {self.head.sharpness} starts above its bound {self.bound:g}, got {self.start:g}; "
-                f"take a larger one"
-            )
+        to_raw("learned", self.parameter, self.start, self.limits)
         if not (self.rate > 0 and math.isfinite(self.rate)):
             raise ValueError(f"learned: rate must be finite and > 0, got {self.rate!r}")
         if self.freeze < 0:
@@ -104,10 +101,9 @@ class Learned:
         return float(getattr(self.head, self.parameter))
 
     @property
-    def bound(self) -> float:
-        """What it stays above."""
-        limits = self.head._ranges().get(self.parameter, Range())
-        return next((bound for bound in (limits.low, limits.above) if bound is not None), 0.0)
+    def limits(self) -> Range:
+        """The range that it stays in."""
+        return self.head._ranges().get(self.parameter, Range())
 
     def __str__(self) -> str:
         """Text that reads back as this method."""

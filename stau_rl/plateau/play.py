@@ -23,13 +23,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import pandas as pd
-import torch
 
+from stau_rl.kernels.engines import find_device
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.plateau.ascent import GRADIENTS
 from stau_rl.plateau.cell import Cell, play_cell, same_grid
-from stau_rl.plateau.folder import FIGURE, PlateauFolder
+from stau_rl.plateau.folder import PlateauFolder
 from stau_rl.plateau.methods import DEFAULT_METHODS, parse_method
+from stau_rl.plateau.result import PlateauResult
 from stau_rl.plateau.start import draw_rewards, fits, initial_probabilities, initial_scores, parse_start
 from stau_rl.spec.grammar import suggest
 
@@ -41,7 +42,8 @@ PUBLISHED_STEP = 0.4
 STEP_SIZES = tuple(float(f"{PUBLISHED_STEP * 10 ** (k / 2):.4g}") for k in range(-3, 8))
 UPDATES, WITHIN, DRAWS, TUNING_DRAWS = 20_000, 0.01, 256, 64
 
-Report = Callable[[str, float], None]
+Report = Callable[[str, int, int], None]
+"""Called with the cell that is under way, the updates done and all of its updates."""
 Value = TypeVar("Value")
 
 
@@ -113,85 +115,95 @@ def plan_plateau(
 
 
 def run_plateau(
+    methods: Sequence[str] = DEFAULT_METHODS,
+    arms: Sequence[int] = ARMS,
+    starts: Sequence[str] | None = None,
+    gradients: Sequence[str] = DEFAULT_GRADIENTS,
+    step_sizes: Sequence[float] = STEP_SIZES,
+    updates: int = UPDATES,
+    within: float = WITHIN,
+    draws: int = DRAWS,
+    tuning_draws: int = TUNING_DRAWS,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    report: Report | None = None,
+) -> PlateauResult:
+    """Measure how long policy gradient takes to leave a suboptimal arm, under each head.
+
+    Args:
+        methods: heads, and heads whose sharpness is learned; `stau_rl.plateau.methods` has the texts.
+        arms: numbers of arms, 2 to 1024.
+        starts: texts of the initial probabilities, such as `each(p=0.01)`; None for all that fit.
+        gradients: any of `exact`, `sampled` and `sampled_no_baseline`.
+        step_sizes: the grid that every head's step size is chosen from.
+        updates: updates per policy, >= 1.
+        within: distance from the best reward that counts as there, > 0.
+        draws: draws of the rewards that heads are measured on, >= 1.
+        tuning_draws: other draws, on which the step sizes are chosen, >= 1.
+        seed: in [0, 2^62).
+        out: a folder to fill; cells that it holds already are not played again.
+        resume: `out` may hold some.
+        device: `cpu`, `cuda`, `cuda:N` or `auto`, a GPU where there is one.
+        report: called as the work goes on, with the cell that is under way, the updates done and all of its updates.
+
+    Returns:
+        The result: `table()` has all rows, `table("best")` each head at its best step size; the module's docstring has
+        the columns.
+
+    Raises:
+        ValueError: an argument is out of range, a text does not parse, a head cannot start there, the folder is not
+            free, or the device is not there.
+
+    Examples:
+        >>> from stau_rl import run_plateau
+        >>> heads = ["softmax", "s_tau(tau=2)"]
+        >>> result = run_plateau(heads, [3], ["each(p=0.01)"], ["exact"], [4.0, 40.0], 500, draws=8, tuning_draws=8)
+        >>> result
+        PlateauResult(2 methods, 2 cells)
+        >>> result.table("best")[["method", "failed", "steps"]]
+                    method  failed  steps
+        0  softmax(beta=1)     0.0   10.0
+        1     s_tau(tau=2)     0.0   23.0
+    """
+    cells = plan_plateau(methods, arms, starts, gradients, step_sizes, updates, within, draws, tuning_draws, seed)
+    return PlateauResult(play_cells(cells, out, resume, device, report))
+
+
+def play_cells(
     cells: Sequence[Cell],
     out: str | Path | None = None,
     resume: bool = False,
-    device: str = "cpu",
+    device: str = "auto",
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """Play the cells, or read those that the folder has.
-
-    Args:
-        cells: from `plan_plateau`.
-        out: a folder to fill; cells that it holds already are not played again.
-        resume: `out` may hold some.
-        device: `cpu` or `cuda`.
-        report: called with a cell's title and how many cells are done, the current one in part.
-
-    Returns:
-        All rows; the module's docstring has the columns, `stau_rl.plateau.cell` those of `curve` rows.
-
-    Raises:
-        ValueError: the folder is not free, or the device is not there.
-    """
-    _check_device(device)
+    """Rows of cells that are played one after the other, or that the folder has; arguments as in `run_plateau`."""
+    place = find_device(device)
     tables = []
-    tell: Report = report or (lambda title, done: None)
+    tell: Report = report or (lambda what, done, total: None)
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(PlateauFolder(out, resume))
-        for number, cell in enumerate(cells):
+        for cell in cells:
             table = folder.read(cell) if folder is not None else None
             if table is None:
                 begun = time.perf_counter()
 
-                def tick(share: float, number: int = number, title: str = cell.title) -> None:
-                    tell(title, number + share)
+                def tick(done: int, total: int, title: str = cell.title) -> None:
+                    tell(title, done, total)
 
-                table = play_cell(cell, device, tick)
+                table = play_cell(cell, place, tick)
                 if folder is not None:
                     table = folder.write(cell, table, time.perf_counter() - begun)
             tables.append(table)
-            tell(cell.title, number + 1)
+            tell(cell.title, 1, 1)
         rows = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
         rows = rows.reindex(columns=tables[0].columns)
+        # As a file has it.
+        rows["edge"] = rows["edge"].astype(object).where(rows["edge"].notna(), "")
         if folder is not None:
             folder.finish(rows)
     return rows
-
-
-def play_and_print(cells: Sequence[Cell], out: Path, resume: bool, device: str) -> None:
-    """Play, saying how far it is, print the table, draw the figure and say where the files are."""
-    from stau_rl.plateau.report import render, width
-    from stau_rl.terminal.console import wide_console
-    from stau_rl.terminal.progress import nothing_yet, settings_bar
-
-    started = time.perf_counter()
-    with settings_bar(len(cells), nothing_yet(out, resume)) as report:
-        rows = run_plateau(cells, out, resume, device, report)
-    console = wide_console(width(rows))
-    console.print(render(rows))
-    files = f"Rows: {out / 'plateau.csv'}, curves: {out / 'plateau_curves.csv'}"
-    try:
-        from stau_rl.plateau.plot import save_plateau
-    except ModuleNotFoundError as error:
-        files += f", no figure ({error})"
-    else:
-        save_plateau(rows[rows["kind"] == "curve"], out / FIGURE)
-        files += f", figure: {out / FIGURE}"
-    line = f"{len(cells)} cells in {time.perf_counter() - started:.0f} s. {files}"
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-
-def _check_device(device: str) -> None:
-    if device.split(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    if device != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device {device!r} was asked for, but torch sees no CUDA device; take cpu")
-
-
-def default_folder() -> Path:
-    """A new folder under runs/."""
-    return Path("runs") / time.strftime("plateau-%Y%m%d-%H%M%S")
 
 
 def _once(values: Iterable[Value]) -> list[Value]:

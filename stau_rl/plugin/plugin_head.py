@@ -240,7 +240,7 @@ def forget(name: str) -> None:
 
 def plugin_hashes(policies: list[Any]) -> dict[str, str]:
     """SHA-256 of the code of every plug-in head in some policies, by the head's name."""
-    return head_hashes([getattr(policy, "head", None) for policy in policies])
+    return head_hashes([policy.head for policy in policies])
 
 
 def head_hashes(heads: list[Any]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from stau_rl.envs.arms import Arms
-from stau_rl.kernels.contract import ArmTable
+from stau_rl.kernels.contract import LEVELS, ArmTable
 from stau_rl.kernels.philox import ARM_MEAN, open_uniform, words
 
 
@@ -34,4 +34,5 @@ def arm_table(arms: Arms, seed: int, first_instance: int, instances: int, device
         offsets=arms.offsets,
         binary=arms.binary,
         instances=instances,
+        mean_levels=None if fixed is not None else tuple(arms.mean_quantile(np.array(LEVELS)).tolist()),
     )

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stau_rl.kernels.contract import ArmTable
+from stau_rl.kernels.contract import ArmTable, gaps_below_best, table_means
 from stau_rl.regret.lai_robbins import lai_robbins
 
 
@@ -93,12 +93,13 @@ def finite_support_constant(values: ArrayLike, offsets: ArrayLike) -> float:
     arms = [x[first:last] for first, last in pairwise(bounds)]
     if not arms or any(arm.size == 0 for arm in arms):
         raise ValueError("every arm needs an observation")
-    means = np.array([arm.mean() for arm in arms])
+    means = table_means(x, bounds)
     best, top = float(means.max()), float(x.max())
+    gaps = gaps_below_best(means, np.abs(x).max())
     constant = 0.0
-    for arm, mean in zip(arms, means, strict=True):
-        if mean < best:
-            constant += (best - mean) / finite_support_kl_inf(arm, best, top)
+    for arm, gap in zip(arms, gaps, strict=True):
+        if gap > 0.0:
+            constant += float(gap) / finite_support_kl_inf(arm, best, top)
     return constant
 
 
@@ -120,7 +121,7 @@ def gaussian_unknown_deviation_constant(means: ArrayLike, sigmas: ArrayLike) -> 
     sigma = np.asarray(sigmas, dtype=np.float64)
     if mu.ndim != 1 or mu.size == 0 or sigma.shape not in ((), mu.shape) or not np.all(sigma > 0):
         raise ValueError(f"means must be [K] and sigmas positive, [K] or one number, got {means!r} and {sigmas!r}")
-    gaps = mu.max() - mu
+    gaps = gaps_below_best(mu)
     kl: NDArray[np.float64] = 0.5 * np.log1p((gaps / sigma) ** 2)
     return float(np.sum(gaps[gaps > 0] / kl[gaps > 0]))
 

@@ -171,8 +171,8 @@ def write_result(
     # The tables of every instance are still being written meanwhile.
     with clock.inside("statistics"):
         table = summary_table(result)
-    with clock.inside("plot"), whole_file(directory / FIGURE) as path:
-        import_module("stau_rl.regret.plot").save_figure(result, path)
+    with clock.inside("plot"):
+        import_module("stau_rl.regret.plot").save_figure(result, directory / FIGURE)
     with clock.inside("files"):
         with whole_file(directory / SUMMARY) as path:
             table.to_csv(path, index=False, float_format=CSV_FLOAT, lineterminator="\n")

@@ -10,7 +10,7 @@ Source: Lai and Robbins, "Asymptotically efficient adaptive allocation rules", A
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stau_rl.kernels.contract import ArmTable
+from stau_rl.kernels.contract import ArmTable, gaps_below_best
 
 _SERIES_BELOW = 1e-3
 
@@ -55,7 +55,7 @@ def bernoulli_constant(means: ArrayLike) -> NDArray[np.float64]:
     if not np.all((mu >= 0) & (mu <= 1)):
         raise ValueError("means of Bernoulli arms must lie in [0, 1]")
     best = mu.max(axis=0)
-    return _constant(best - mu, bernoulli_kl(mu, best))
+    return _constant(gaps_below_best(mu), bernoulli_kl(mu, best))
 
 
 def gaussian_constant(means: ArrayLike, sigma: float) -> NDArray[np.float64]:
@@ -74,7 +74,7 @@ def gaussian_constant(means: ArrayLike, sigma: float) -> NDArray[np.float64]:
     mu = _means(means)
     if not 0 <= sigma < np.inf:
         raise ValueError(f"sigma must be finite and not negative, got {sigma!r}")
-    gaps = mu.max(axis=0) - mu
+    gaps = gaps_below_best(mu)
     return _constant(gaps, gaussian_kl(gaps, sigma))
 
 

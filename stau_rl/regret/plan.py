@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from stau_rl.agents.bandit import Policy, parse_policy
 from stau_rl.envs.arms import Arms, EmpiricalArms, parse_arms
-from stau_rl.heads import Head
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
@@ -91,8 +90,8 @@ def make_plan(
     split_seed(seed)
     steps = _check_checkpoints(checkpoints, horizon)
     for policy in parsed:
-        if isinstance(head := getattr(policy, "head", None), Head):
-            head.check_steps(horizon)
+        if policy.head is not None:
+            policy.head.check_steps(horizon)
     names = [str(policy) for policy in parsed]
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:

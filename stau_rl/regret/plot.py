@@ -4,18 +4,23 @@ Nothing here goes through pyplot: no backend is chosen, no window opens, nothing
 """
 
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from stau_rl.figures.palette import COLOURS, DASHES
+from stau_rl.figures.coincide import NOTE, show_coinciding
+from stau_rl.figures.grid import one_panel
+from stau_rl.figures.labels import label_ends
+from stau_rl.figures.palette import INK, Ground, looks
+from stau_rl.figures.save import save
+from stau_rl.figures.style import ground_of, headline, plain_log, theme
 from stau_rl.regret.regrets import Regrets
 from stau_rl.regret.tables import summarise
 
@@ -25,7 +30,8 @@ Legend = Literal["outside", "inside", "none"]
 BOUND_LABEL = "Lai–Robbins C ln t (asymptotic, not a bound at finite t)"
 EMPIRICAL_BOUND_LABEL = BOUND_LABEL.replace("Lai–Robbins", "Burnetas–Katehakis")
 
-SIZE = (11.0, 5.0)
+HEIGHT = 4.6
+"""Inches of a new figure."""
 
 
 def plot_regret(
@@ -37,7 +43,7 @@ def plot_regret(
     quantiles: bool = False,
     legend: Legend | None = None,
 ) -> Axes:
-    """Mean pseudo-regret against the step, with 95 % bands.
+    """Mean pseudo-regret against the step, with 95 % bands; curves that coincide are one line of all their colours.
 
     Args:
         result: what to draw.
@@ -47,8 +53,8 @@ def plot_regret(
         policies: the policies to draw, in this order; by default all. A policy keeps its colour in any
             choice.
         quantiles: draw the 5 % and 95 % quantiles over instances too, as thin lines.
-        legend: `outside` (right of the axes), `inside` or `none`; by default outside on a new figure, else
-            inside.
+        legend: `outside` (names at the ends of their lines, right of the axes; a list there where they are too many),
+            `inside` (a list in the axes) or `none`; by default outside on a new figure, else inside.
 
     Returns:
         The axes. The line C ln t is drawn where the result has a constant above 0.
@@ -62,63 +68,83 @@ def plot_regret(
         raise ValueError(f"legend must be 'outside', 'inside' or 'none', got {legend!r}")
     names = result.policies if policies is None else list(policies)
     numbers = [result.index(name) for name in names]
-    if legend is None:
-        legend = "outside" if ax is None else "inside"
     if ax is None:
-        ax = Figure(figsize=SIZE, layout="constrained").add_subplot()
+        with theme():
+            _, ax = one_panel(HEIGHT)
+            _draw(result, ax, scale, numbers, quantiles, legend or "outside")
+    else:
+        _draw(result, ax, scale, numbers, quantiles, legend or "inside")
+    return ax
+
+
+def save_figure(result: Regrets, *paths: Path, ground: Ground = "light") -> None:
+    """Write the log-log figure of a result; equal results give equal bytes, whatever the user's style.
+
+    Args:
+        result: what to draw.
+        paths: the files to write, each whole or not at all: `.png` or `.svg`.
+        ground: `light` or `dark`, as the page that it stands on.
+    """
+    save(lambda: _figure(result), *paths, ground=ground)
+
+
+def _figure(result: Regrets) -> Figure:
+    figure, axes = one_panel(HEIGHT)
+    spec = result.spec
+    headline(figure, "How much reward does each policy lose?")
+    arms = textwrap.shorten(str(spec.get("arms", "")), 200, placeholder=" ...")
+    what = f"{arms}: mean of {spec['instances']} instances and its 95 % band".removeprefix(": ")
+    lines = textwrap.wrap(what, 78)
+    # Before the curves are drawn, so that the names beside them know how tall the axes are.
+    title = axes.set_title("\n".join([*lines, NOTE]), fontsize="small")
+    if not _draw(result, axes, "log", list(range(len(result.policies))), False, "outside"):
+        title.set_text("\n".join(lines))
+    return figure
+
+
+def _draw(result: Regrets, ax: Axes, scale: Scale, numbers: Sequence[int], quantiles: bool, legend: Legend) -> bool:
+    """Draw on axes; whether some curves coincide."""
     table = summarise(result)
+    names = [result.policies[number] for number in numbers]
     floor = _floor(result, table.loc[table["policy"].isin(names), "regret"]) if scale == "log" else None
+    ground = ground_of(ax)
+    styles = looks(result.policies, ground)
+    lines = []
     for number, name in zip(numbers, names, strict=True):
         rows = table[table["policy"] == name]
-        steps = rows["step"].to_numpy()
-        style: dict[str, Any] = {
-            "color": COLOURS[number % len(COLOURS)],
-            "linestyle": DASHES[number % len(DASHES)],
-        }
-        ax.plot(steps, _drawable(rows["regret"], floor), linewidth=1.8, label=name, **style)
+        steps, look = rows["step"].to_numpy(), styles[number]
+        lines += ax.plot(steps, _drawable(rows["regret"], floor), linewidth=1.8, label=name, **look.line)
         # On a log scale, a band that reaches 0 goes down to the frame instead of ending early.
         low = rows["regret_low"].clip(lower=floor).to_numpy()
         high = _drawable(rows["regret_high"], floor)
-        ax.fill_between(steps, low, high, color=style["color"], alpha=0.2, linewidth=0)
+        ax.fill_between(steps, low, high, color=look.colour, alpha=0.2, linewidth=0)
         if quantiles:
             for column in ("q05", "q95"):
-                ax.plot(steps, _drawable(rows[column], floor), linewidth=0.7, **style)
+                ax.plot(steps, _drawable(rows[column], floor), linewidth=0.7, **look.line)
+    bound = []
     if result.lai_robbins:
         t = np.geomspace(2, max(3, result.spec["horizon"]), 200)
         height = result.lai_robbins * np.log(t)
         label = EMPIRICAL_BOUND_LABEL if "arms_sha256" in result.spec else BOUND_LABEL
-        ax.plot(t, height, color="black", linestyle=(0, (1, 3)), linewidth=1.2, label=label)
+        bound = ax.plot(t, height, color=INK[ground], linestyle=(0, (1, 3)), linewidth=1.2, label=label)
     ax.set_xlabel("step t")
-    ax.set_ylabel("cumulative pseudo-regret")
+    ax.set_ylabel("cumulative pseudo-regret (rewards)")
+    ax.grid(True, which="major")
+    ax.margins(x=0.02)
     if scale == "log":
         ax.set_xscale("log")
+        plain_log(ax, "x")
     if floor is not None:
         ax.set_yscale("log")
         ax.set_ylim(bottom=floor)
-    ax.grid(True, which="major", linewidth=0.4, alpha=0.5)
-    if legend == "outside":
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), fontsize=8, frameon=False, handlelength=3.5)
-    elif legend == "inside":
-        ax.legend(loc="best", fontsize=7, framealpha=0.8, handlelength=3.5)
-    return ax
-
-
-def save_figure(result: Regrets, path: Path) -> None:
-    """Write the log-log figure of a result as PNG; equal results give equal bytes, whatever the user's style.
-
-    Args:
-        result: what to draw.
-        path: the file to write.
-    """
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        figure = Figure(figsize=SIZE, layout="constrained")
-        axes = plot_regret(result, figure.add_subplot(), legend="outside")
-        spec = result.spec
-        axes.set_title(
-            f"{spec.get('arms', '')}, {spec['instances']} instances, mean and 95 % band", loc="left", wrap=True
-        )
-        figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
+        plain_log(ax, "y")
+    together = show_coinciding(ax, lines)
+    if legend == "inside" or (legend == "outside" and not label_ends(ax, [*lines, *bound])):
+        place = {"loc": "best"} if legend == "inside" else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+        keys = {name: styles[number].key() for number, name in zip(numbers, names, strict=True)}
+        keys |= {str(line.get_label()): line for line in bound}
+        ax.legend(list(keys.values()), list(keys), fontsize="small", handlelength=3.5, **place)
+    return bool(together)
 
 
 def _floor(result: Regrets, means: "pd.Series[float]") -> float | None:

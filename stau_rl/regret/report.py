@@ -1,7 +1,7 @@
 """What a regret benchmark prints: one table with raw and matched comparison side by side, and what it means."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
@@ -15,8 +15,8 @@ from stau_rl.heads import Head, Softmax
 from stau_rl.regret.result import RegretResult
 from stau_rl.spec.grammar import SpecError
 
-# A softmax counts as the matched control of a head if its slope at score 0 is within this share of the head's.
 SAME_SLOPE = 0.005
+"""A softmax counts as the matched control of a head if its slope at score 0 is within this share of the head's."""
 PERCENT = ("percent", "percent_low", "percent_high")
 
 
@@ -109,7 +109,7 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 
 def _percent(row: dict[Any, Any], prefix: str) -> str:
-    """A percentage with its interval; a dash where the regret that it would be a share of is 0."""
+    """A percentage with its interval; a dash where the regret that it would be a share of is not above 0."""
     values = [row[f"{prefix}{name}"] for name in PERCENT]
     return "-" if math.isnan(values[0]) else interval(*values)
 
@@ -128,6 +128,11 @@ def interval(value: float, low: float, high: float, form: str = "", signed: bool
         width = high - low
         form = f".{min(4, max(1, -math.floor(math.log10(width))))}f" if 0.0 < width < math.inf else ".1f"
     return f"{value:{sign}{form}} [{low:{sign}{form}}, {high:{sign}{form}}]"
+
+
+def none_or_less(regrets: Iterable[float]) -> str:
+    """Text of regrets that no percentage is taken of: `0`, or `0 or less` where one is below."""
+    return "0 or less" if min(regrets) < 0 else "0"
 
 
 def p_value(value: float) -> str:
@@ -163,8 +168,9 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
     yield from _missing_controls(result.policies)
     compared = [baseline] if len(by_policy) > 1 else []
     compared += [row["matched"] for row in by_policy.values() if not pd.isna(row["matched"])]
-    if idle := [text for text in dict.fromkeys(compared) if by_policy[text]["regret"] == 0]:
-        yield f"Without a percentage are comparisons with {', '.join(idle)}, whose regret is 0."
+    if idle := [text for text in dict.fromkeys(compared) if by_policy[text]["regret"] <= 0]:
+        regret = none_or_less(by_policy[text]["regret"] for text in idle)
+        yield f"Without a percentage are comparisons with {', '.join(idle)}, whose regret is {regret}."
     reference = [name for name in ("random", "ucb1") if name in by_policy and name != baseline]
     if reference:
         standing = ", ".join(f"{name} {by_policy[name]['regret']:.4g}" for name in reference)

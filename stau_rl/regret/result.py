@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from stau_rl.regret.directory import RunDirectory
 from stau_rl.regret.files import read_result
-from stau_rl.regret.plot import Legend, Scale, plot_regret
 from stau_rl.regret.regrets import Regrets
 from stau_rl.regret.tables import compare, summarise
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from stau_rl.regret.plot import Legend, Scale
 
 
 class RegretResult(Regrets):
@@ -58,14 +61,17 @@ class RegretResult(Regrets):
 
     def plot(
         self,
-        ax: Axes | None = None,
+        ax: "Axes | None" = None,
         *,
-        scale: Scale = "log",
+        scale: "Scale" = "log",
         policies: Sequence[str] | None = None,
         quantiles: bool = False,
-        legend: Legend | None = None,
-    ) -> Axes:
+        legend: "Legend | None" = None,
+    ) -> "Axes":
         """Draw regret curves; arguments as in `stau_rl.regret.plot.plot_regret`."""
+        # The library of figures loads when one is drawn.
+        from stau_rl.regret.plot import plot_regret
+
         return plot_regret(self, ax, scale=scale, policies=policies, quantiles=quantiles, legend=legend)
 
     def save(self, directory: str | Path) -> None:

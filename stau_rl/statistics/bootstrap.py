@@ -7,6 +7,7 @@ are resampled. A run of independent instances is itself an independent replicate
 are drawn together the weights stay right where sizes differ by one.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +31,7 @@ class PairedBootstrap:
         difference: mean of the paired differences, in the units of the values.
         difference_low: lower end of its interval.
         difference_high: upper end of its interval.
-        percent: 100 (mean / baseline mean - 1), the ratio of means.
+        percent: 100 (mean / baseline mean - 1), the ratio of means; of a baseline above 0 alone.
         percent_low: lower end of its interval.
         percent_high: upper end of its interval.
     """
@@ -70,8 +71,9 @@ def paired_bootstrap(
         confidence: coverage, in (0, 1).
 
     Returns:
-        Estimates and intervals, [P, C]. With n = 1 intervals are nan. Where the baseline mean is 0, the
-        percentage and its interval are nan; where it is 0 in some resamples only, the interval alone is nan.
+        Estimates and intervals, [P, C]. With fewer than `least_units(confidence)` instances, 6 at 95 %, intervals are
+        nan. Where the baseline mean is 0 or less, the percentage and its interval are nan; where it is so in some
+        resamples only, the interval alone is nan.
 
     Raises:
         ValueError: shapes do not pair up, n = 0, a value is NaN or infinite, `resamples` < 1 or `confidence` outside
@@ -159,8 +161,8 @@ def paired_intervals(
     mean_base, drawn_base = sample.means[baseline], sample.drawn[baseline]
     low, high = expanded_levels(sample.units, confidence)
     with np.errstate(divide="ignore", invalid="ignore"):
-        percent = np.where(mean_base == 0, np.nan, 100 * (means / mean_base - 1))
-        drawn_percent = np.where(drawn_base == 0, np.nan, 100 * (drawn / drawn_base - 1))
+        percent = np.where(mean_base > 0, 100 * (means / mean_base - 1), np.nan)
+        drawn_percent = np.where(drawn_base > 0, 100 * (drawn / drawn_base - 1), np.nan)
     drawn -= drawn_base
     difference_low, difference_high = _ends(drawn, low, high)
     percent_low, percent_high = _ends(drawn_percent, low, high)
@@ -192,9 +194,22 @@ def resample_counts(units: int, resamples: int, seed: int | np.random.SeedSequen
         yield np.bincount(drawn.ravel(), minlength=b * units).reshape(b, units).astype(np.float64)
 
 
+def least_units(confidence: float) -> int:
+    """How many instances a percentile interval needs: the least n with 1 - 2^(1 - n) >= confidence.
+
+    No resampled mean lies outside the values themselves, and between the least and the largest of n values lies the
+    median of their distribution with probability 1 - 2^(1 - n). So with fewer no quantiles of resamples cover at their
+    rate: two values would have 50 % in the place of 95 %.
+
+    Args:
+        confidence: coverage, in (0, 1).
+    """
+    return next(n for n in itertools.count(2) if 1 - 2.0 ** (1 - n) >= confidence)
+
+
 def expanded_levels(units: int, confidence: float) -> tuple[float, float]:
-    """Levels of the two quantiles of the expanded percentile interval; nan for a single unit."""
-    if units == 1:
+    """Levels of the two quantiles of the expanded percentile interval; nan for fewer than `least_units`."""
+    if units < least_units(confidence):
         return np.nan, np.nan
     t = special.stdtrit(units - 1, 0.5 + confidence / 2)
     low = float(special.ndtr(-np.sqrt(units / (units - 1)) * t))

@@ -77,7 +77,7 @@ def quantile_interval(values: ArrayLike, probability: float, confidence: float =
     below = stats.binom(x.size, probability)
     # l: largest with P(Bin < l) <= tail. u: smallest with P(Bin >= u) <= tail.
     low = int(below.ppf(tail))
-    low -= int(below.cdf(low - 1) > tail)
+    low += int(below.cdf(low) <= tail)
     high = int(below.ppf(1 - tail)) + 1
     high += int(below.sf(high - 1) > tail)
     return (float(x[low - 1]) if low >= 1 else -math.inf), (float(x[high - 1]) if high <= x.size else math.inf)

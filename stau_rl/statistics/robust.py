@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from stau_rl.statistics.bootstrap import GROUPS, RESAMPLES, resample_counts
+from stau_rl.statistics.bootstrap import GROUPS, RESAMPLES, least_units, resample_counts
 from stau_rl.statistics.means import require_finite_values
 
-# The interquartile mean keeps the values between these shares.
 MOST_RANKED = 100
+"""Up to so many values together the rank sum test is exact."""
+# The interquartile mean keeps the values between these shares.
 LOWER, UPPER = 0.25, 0.75
 
 
@@ -59,6 +60,9 @@ def interquartile_interval(
         resamples: number of resamples, >= 1.
         confidence: coverage, in (0, 1).
 
+    Returns:
+        The mean; its interval is nan for fewer values than `stau_rl.statistics.bootstrap.least_units`, 6 at 95 %.
+
     Raises:
         ValueError: an argument is out of range.
 
@@ -69,7 +73,7 @@ def interquartile_interval(
     if resamples < 1:
         raise ValueError(f"resamples must be at least 1, got {resamples}")
     centre = float(_middle_means(x, np.ones((1, x.size)))[0])
-    if x.size == 1:
+    if x.size < least_units(confidence):
         return Estimate(centre, np.nan, np.nan)
     if x.size > GROUPS:
         cut = int(LOWER * x.size)
@@ -96,6 +100,10 @@ def stratified_interval(
         resamples: number of resamples, >= 1.
         confidence: coverage, in (0, 1).
 
+    Returns:
+        The mean; its interval is nan where there are fewer values in all than
+        `stau_rl.statistics.bootstrap.least_units`, or a group of one value, whose spread no resample shows.
+
     Raises:
         ValueError: a group is empty or not a vector, there are none, or an argument is out of range.
 
@@ -118,7 +126,7 @@ def stratified_interval(
         axis=1,
     )
     centre = float(_middle_means(pooled[order], np.ones((1, pooled.size)))[0])
-    if all(part.size == 1 for part in parts):
+    if pooled.size < least_units(confidence) or min(part.size for part in parts) == 1:
         return Estimate(centre, np.nan, np.nan)
     drawn = _middle_means(pooled[order], counts[:, order])
     low, high = np.quantile(drawn, [0.5 - confidence / 2, 0.5 + confidence / 2])
@@ -165,7 +173,8 @@ def unpaired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -
         confidence: coverage, in (0, 1).
 
     Returns:
-        The estimate; its interval is nan where n or m is 1 or all pairs agree, as then no variance shows.
+        The estimate; its interval is nan where n or m is 1, or where all pairs agree (every run of `a` less, every one
+        more, or all values equal), as then no variance shows.
 
     Raises:
         ValueError: an argument is empty, not a vector or not finite, or `confidence` is outside (0, 1).
@@ -179,9 +188,11 @@ def unpaired_improvement(a: ArrayLike, b: ArrayLike, confidence: float = 0.95) -
     beaten_by_x = 1 - (both[: x.size] - rank_x) / y.size
     beaten = (both[x.size :] - rank_y) / x.size
     p = float(beaten_by_x.mean())
-    if min(x.size, y.size) == 1 or p in (0.0, 1.0):
+    if min(x.size, y.size) == 1:
         return Estimate(p, np.nan, np.nan)
     variance = beaten_by_x.var(ddof=1) / x.size + beaten.var(ddof=1) / y.size
+    if variance == 0:
+        return Estimate(p, np.nan, np.nan)
     half = float(special.ndtri(0.5 + confidence / 2)) * math.sqrt(variance) / (p * (1 - p))
     low, high = special.expit(special.logit(p) + np.array([-half, half]))
     return Estimate(p, float(low), float(high))

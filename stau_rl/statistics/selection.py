@@ -23,7 +23,7 @@ class SelectedComparison:
         difference: mean of the paired differences of the two chosen members, on the evaluation instances.
         difference_low: lower end of its interval.
         difference_high: upper end of its interval.
-        percent: 100 (mean / baseline mean - 1).
+        percent: 100 (mean / baseline mean - 1), of a baseline above 0 alone.
         percent_low: lower end of its interval.
         percent_high: upper end of its interval.
         p_value: two-sided, of equal means: Student's t of the difference over its bootstrap standard error.
@@ -62,7 +62,9 @@ def selected_bootstrap(
         confidence: coverage, in (0, 1).
 
     Returns:
-        The comparison; intervals and p-value are nan with a single evaluation instance.
+        The comparison. Intervals are nan with fewer evaluation instances than
+        `stau_rl.statistics.bootstrap.least_units`, the p-value with a single one. The percentage is nan where the
+        baseline mean is 0 or less, its interval also where a resampled one is.
 
     Raises:
         ValueError: shapes do not pair up, a value is NaN or infinite, or an argument is out of range.
@@ -77,18 +79,21 @@ def selected_bootstrap(
     chosen = _choices(tuned, base_tuned, seed, resamples)
     drawn, base_drawn = _drawn(played, base_played, chosen, seed, resamples)
     difference = float((played[mine] - base_played[theirs]).mean())
-    percent = 100 * (mean / base_mean - 1) if base_mean else np.nan
+    percent = 100 * (mean / base_mean - 1) if base_mean > 0 else np.nan
     n = played.shape[1]
     if n == 1:
         return SelectedComparison(difference, np.nan, np.nan, percent, np.nan, np.nan, np.nan)
     levels = expanded_levels(group_starts(n).size, confidence)
-    ends = np.quantile(drawn - base_drawn, levels)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        percent_ends = np.quantile(100 * (drawn / base_drawn - 1), levels) if base_drawn.all() else np.full(2, np.nan)
+    ends = percent_ends = np.full(2, np.nan)
+    if not np.isnan(levels).any():
+        ends = np.quantile(drawn - base_drawn, levels)
+        if base_mean > 0 and (base_drawn > 0).all():
+            percent_ends = np.quantile(100 * (drawn / base_drawn - 1), levels)
     se = float((drawn - base_drawn).std(ddof=1))
     # Resampled means of equal values differ by rounding alone.
-    if se <= 1e-13 * abs(base_mean):
-        p_value = 1.0 if abs(difference) <= 1e-13 * abs(base_mean) else 0.0
+    rounding = 1e-13 * max(abs(mean), abs(base_mean))
+    if se <= rounding:
+        p_value = 1.0 if abs(difference) <= rounding else 0.0
     else:
         p_value = float(2 * stats.t.sf(abs(difference) / se, n - 1))
     return SelectedComparison(

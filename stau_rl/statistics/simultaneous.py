@@ -6,6 +6,11 @@ twenty. Here two critical values serve all points, one for each side: quantiles 
 itself, and not by the sample's, is what lets the band reach further up than down where values are skewed, as regrets
 are: a sample without its share of bad runs has a mean that is too low and a spread that is too small. Points that share
 their instances are strongly correlated, and the band is then hardly wider than pointwise.
+
+A resample in which a point hardly varies says nothing of how far its mean may lie from the truth: divided by next to
+nothing, its deviation has no size. Such a point is left out of the resample. Where it would be left out more often than
+the band may miss on one side, the quantile is not known, and the point has no band: three instances are too few, and
+so are three that differ from all others.
 """
 
 from dataclasses import dataclass
@@ -16,6 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from stau_rl.statistics.bootstrap import RESAMPLES, group_starts, group_sums, resample_counts
 from stau_rl.statistics.means import require_finite_values
 
+LEAST_SPREAD = 0.01
+"""A resample whose standard error is below this share of the sample's has no spread."""
+
 
 @dataclass(frozen=True, slots=True)
 class CurveBand:
@@ -23,9 +31,9 @@ class CurveBand:
 
     Attributes:
         mean: mean at each point.
-        low: lower edge.
-        high: upper edge.
-        below: distance of the lower edge from the mean in standard errors, the same at every point.
+        low: lower edge; nan where the instances do not give one.
+        high: upper edge; nan in the same places.
+        below: distance of the lower edge from the mean in standard errors, the same at every point that has a band.
         above: distance of the upper edge.
     """
 
@@ -46,7 +54,9 @@ def curve_band(values: ArrayLike, *, seed: int, resamples: int = RESAMPLES, conf
         confidence: probability that the band covers every point, in (0, 1); half of the rest is left on either side.
 
     Returns:
-        The band; its edges and critical values are nan for a single instance. A point without variance has no width.
+        The band of the points that have one. A point has none, and its edges are nan, if it has no spread in more than
+        `(1 - confidence) / 2` of the resamples: if it is constant or nearly so, or if there are fewer than four
+        instances. Without any point left, the critical values are nan too.
 
     Raises:
         ValueError: an argument is out of range, or a value is NaN or infinite.
@@ -64,26 +74,26 @@ def curve_band(values: ArrayLike, *, seed: int, resamples: int = RESAMPLES, conf
         raise ValueError(f"confidence must lie in (0, 1), got {confidence!r}")
     n = x.shape[1]
     mean = x.mean(axis=1)
+    low, high = np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
     if n == 1:
-        nothing = np.full(mean.shape, np.nan)
-        return CurveBand(mean, nothing, nothing.copy(), np.nan, np.nan)
+        return CurveBand(mean, low, high, np.nan, np.nan)
     deviation = x - mean[:, None]
     se = np.sqrt((deviation**2).sum(axis=1) / (n - 1) / n)
     starts = group_starts(n)
     sizes = np.diff(starts, append=n).astype(np.float64)
     # A constant point has only rounding noise to deviate by.
-    varies = se > 1e-13 * np.abs(mean)
-    sums = group_sums(deviation[varies], starts)
-    largest, least = [], []
-    for counts in resample_counts(starts.size, resamples, seed):
-        t = _studentised(counts, sums, sizes)
-        largest.append(t.max(axis=1, initial=0.0))
-        least.append(t.min(axis=1, initial=0.0))
+    places = np.flatnonzero(se > 1e-13 * np.abs(mean))
+    sums = group_sums(deviation[places], starts)
+    t = np.concatenate([_studentised(counts, sums, sizes) for counts in resample_counts(starts.size, resamples, seed)])
     tail = (1 - confidence) / 2
-    below = float(np.quantile(np.concatenate(largest), 1 - tail))
-    above = -float(np.quantile(np.concatenate(least), tail))
-    width = np.where(varies, se, 0.0)
-    return CurveBand(mean, mean - below * width, mean + above * width, below, above)
+    known = np.isnan(t).mean(axis=0) <= tail
+    t, places = np.nan_to_num(t[:, known]), places[known]
+    if places.size == 0:
+        return CurveBand(mean, low, high, np.nan, np.nan)
+    below = float(np.quantile(t.max(axis=1, initial=0.0), 1 - tail))
+    above = -float(np.quantile(t.min(axis=1, initial=0.0), tail))
+    low[places], high[places] = mean[places] - below * se[places], mean[places] + above * se[places]
+    return CurveBand(mean, low, high, below, above)
 
 
 def _studentised(
@@ -91,7 +101,8 @@ def _studentised(
 ) -> NDArray[np.float64]:
     """Resampled mean over its own standard error, [b, C]: units drawn `counts` times, of sums [C, m] and sizes [m].
 
-    The mean is a ratio of sums, as units differ in size by one; its standard error is that of the residuals.
+    The mean is a ratio of sums, as units differ in size by one; its standard error is that of the residuals. nan where
+    the resample has no spread.
     """
     m = sizes.size
     total = (counts @ sizes)[:, None]
@@ -99,5 +110,5 @@ def _studentised(
     # sum c (s - mean size)^2, written out so that it is three matrix products.
     squares = counts @ (sums**2).T - 2 * mean * (counts @ (sums * sizes).T) + mean**2 * (counts @ sizes**2)[:, None]
     se = np.sqrt(np.maximum(squares, 0.0) * (m / (m - 1))) / total
-    # A resample without any spread is one value over and over; it says nothing of the tails.
-    return np.divide(mean, se, out=np.zeros_like(mean), where=se > 0)
+    whole = np.sqrt((sums**2).sum(axis=1) * (m / (m - 1))) / sizes.sum()
+    return np.divide(mean, se, out=np.full_like(mean, np.nan), where=se > LEAST_SPREAD * whole)

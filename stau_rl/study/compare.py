@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from stau_rl.agents.bandit import parse_policy
+from stau_rl.agents.bandit import Policy, parse_policy
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.statistics.bootstrap import RESAMPLES, paired_bootstrap
 from stau_rl.statistics.means import cvar, mean_interval, paired_test, quantiles
@@ -51,8 +51,8 @@ the last round of tuning (for a curve the first) was played on, `setting` the di
 # Bytes of results held at once; memory does not grow with the number of policies.
 MEMORY = 1_000_000_000
 
-Tick = Callable[[float], None]
-"""Called with the share of the setting that is done, in [0, 1]."""
+Tick = Callable[[int, int], None]
+"""Called with how much of the setting's work is done, and how much there is: instances times policies."""
 
 
 def play_setting(
@@ -81,20 +81,20 @@ class _Comparison:
         tuning = setting.budget * setting.tuning_instances + sum(n * members for members, n in setting.rounds)
         self.work = sum(family.tunable for family in self.families) * tuning
         self.work += ((6 + setting.finalists) * len(self.families) + len(setting.references)) * setting.instances
-        self.done = 0.0
-        self.engines: dict[str, str] = {}
-        self.regret: dict[str, NDArray[np.float64]] = {}
-        self.stuck: dict[str, float] = {}
+        self.done = 0
+        self.engines: dict[Policy, str] = {}
+        self.regret: dict[Policy, NDArray[np.float64]] = {}
+        self.stuck: dict[Policy, float] = {}
         self.versions = ""
         self.commit = ""
 
-    def play(self, policies: list[str], instances: int, seed: int) -> dict[str, NDArray[np.float64]]:
+    def play(self, policies: list[Policy], instances: int, seed: int) -> dict[Policy, NDArray[np.float64]]:
         """Regret of every policy and instance at the horizon."""
         return {
             policy: result.regret[number, -1] for policy, result, number in self._results(policies, instances, seed)
         }
 
-    def _results(self, policies: list[str], instances: int, seed: int) -> Any:
+    def _results(self, policies: list[Policy], instances: int, seed: int) -> Any:
         """Each policy with the result that holds it and its place there."""
         from stau_rl.envs.arms import parse_arms
         from stau_rl.regret.run import run_regret
@@ -102,16 +102,16 @@ class _Comparison:
         setting = self.setting
         # No policy can disturb another; several in one run share the draw of their arms.
         size = max(1, MEMORY // (instances * (32 + 8 * parse_arms(setting.arms).size)))
-        by_engine: dict[str, list[str]] = {}
+        by_engine: dict[str, list[Policy]] = {}
         for policy in policies:
             name = engine_for(policy, setting.arms, setting.horizon, self.engine, self.device)
             by_engine.setdefault(name, []).append(policy)
         runs = [(name, mine[i : i + size]) for name, mine in by_engine.items() for i in range(0, len(mine), size)]
         for engine, some in runs:
-            places = {str(parse_policy(policy)): number for number, policy in enumerate(some)}
+            places = {str(policy): number for number, policy in enumerate(some)}
 
             def report(text: str, done: int, total: int, places: dict[str, int] = places) -> None:
-                self._advance(self.done + instances * (places[text] + done / total))
+                self._advance(self.done + instances * places[text] + instances * done // total)
 
             result = run_regret(
                 setting.arms,
@@ -131,29 +131,30 @@ class _Comparison:
                 self.engines[policy] = result.spec["engines"][number]
                 yield policy, result, number
 
-    def _advance(self, done: float) -> None:
+    def _advance(self, done: int) -> None:
         if self.tick is not None:
-            self.tick(min(1.0, done / max(1, self.work)))
+            self.tick(min(done, self.work), self.work)
 
     def rows(self) -> pd.DataFrame:
         setting, first = self.setting, self.families[0]
         tunings = {family.text: tune(family, setting, self.play) for family in self.families}
-        best = {text: tuning.best if tuning else Family(text).raw for text, tuning in tunings.items()}
+        best = {family.text: family.raw for family in self.families}
+        best |= {text: tuning.best for text, tuning in tunings.items() if tuning}
         controls = {
             (kind, family.text): control
             for family in self.families[1:]
             for kind in ("slope", "entropy")
             if (control := find_control(kind, family, first, setting, self.engine, self.device)) is not None
         }
-        pairs: list[tuple[str, Family | None, str, str]] = []
+        pairs: list[tuple[str, Family | None, Policy, Policy]] = []
         pairs += [("raw", family, family.raw, first.raw) for family in self.families]
         for family in self.families[1:]:
             for kind in ("slope", "entropy"):
                 if (control := controls.get((kind, family.text))) is not None:
                     pairs.append((kind, family, family.raw, control.policy))
         pairs += [("tuned", family, best[family.text], best[first.text]) for family in self.families]
-        pairs += [("reference", None, policy, best[first.text]) for policy in setting.references]
-        wanted = [policy for pair in pairs for policy in pair[2:]]
+        pairs += [("reference", None, parse_policy(text), best[first.text]) for text in setting.references]
+        wanted = [policy for _, _, *both in pairs for policy in both]
         wanted += [policy for control in controls.values() for policy in control.beside]
         wanted += [policy for tuning in tunings.values() if tuning for policy in tuning.finalists]
         seed = purpose_seed(setting.seed, "evaluation")
@@ -163,7 +164,8 @@ class _Comparison:
         rows = [row for family in self.families for row in self._curve(family, tunings[family.text])]
         for kind, some, policy, baseline in pairs:
             tuning = tunings[some.text] if some is not None and kind == "tuned" else None
-            row: dict[str, Any] = {"comparison": kind, "family": some.text if some else policy, "policy": policy}
+            row: dict[str, Any] = {"comparison": kind, "family": some.text if some else str(policy)}
+            row |= {"policy": str(policy), "engine": self.engines[policy]}
             row |= {"slope": (some or first).slope(policy), "edge": tuning.edge if tuning else ""}
             row |= {"stuck_rate": self.stuck[policy], "tuning_points": len(tuning.policies) if tuning else 0}
             row |= {"tuning_instances": tuning.final.shape[1] if tuning else 0}
@@ -174,8 +176,7 @@ class _Comparison:
                 row |= self._matched(row, policy, control)
             rows.append(row)
         shared = setting.columns() | {"setting": setting.identity, "commit": self.commit, "versions": self.versions}
-        named = [shared | {"engine": self.engines[row["policy"]]} | row for row in rows]
-        return pd.DataFrame(named).reindex(columns=list(COLUMNS))
+        return pd.DataFrame([shared | row for row in rows]).reindex(columns=list(COLUMNS))
 
     def _curve(self, family: Family, tuning: Tuning | None) -> list[dict[str, Any]]:
         if tuning is None:
@@ -184,7 +185,8 @@ class _Comparison:
         rows = []
         for point, (slope, policy) in enumerate(zip(tuning.slopes, tuning.policies, strict=True)):
             mean = mean_interval(tuning.regret[point])
-            row: dict[str, Any] = {"comparison": "curve", "family": family.text, "policy": policy, "slope": slope}
+            row: dict[str, Any] = {"comparison": "curve", "family": family.text, "policy": str(policy), "slope": slope}
+            row |= {"engine": self.engines[policy]}
             row |= {"instances": tuning.regret.shape[1], "regret": mean.mean, "edge": ""}
             row |= {"regret_low": mean.low, "regret_high": mean.high}
             row |= {"band_low": band.low[point], "band_high": band.high[point]}
@@ -212,9 +214,9 @@ class _Comparison:
             "iqm_high": iqm.high,
         }
 
-    def _against(self, policy: str, baseline: str) -> dict[str, Any]:
+    def _against(self, policy: Policy, baseline: Policy) -> dict[str, Any]:
         regret, base = self.regret[policy], self.regret[baseline]
-        row: dict[str, Any] = {"baseline": baseline, "baseline_regret": float(base.mean())}
+        row: dict[str, Any] = {"baseline": str(baseline), "baseline_regret": float(base.mean())}
         if policy == baseline:
             return row
         found = paired_bootstrap([regret[None]], base[None], seed=self.setting.seed)
@@ -235,13 +237,13 @@ class _Comparison:
         names = ("difference", "difference_low", "difference_high", "percent", "percent_low", "percent_high", "p_value")
         return {name: getattr(found, name) for name in names}
 
-    def _members(self, tuning: Tuning | None, raw: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _members(self, tuning: Tuning | None, raw: Policy) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Finalists on the tuning and on the evaluation instances; a family without a parameter has one."""
         if tuning is None:
             return np.zeros((1, 1)), self.regret[raw][None]
         return tuning.final, np.array([self.regret[policy] for policy in tuning.finalists])
 
-    def _matched(self, row: dict[str, Any], policy: str, control: Control) -> dict[str, Any]:
+    def _matched(self, row: dict[str, Any], policy: Policy, control: Control) -> dict[str, Any]:
         """Intervals and p-value that count the standard error of the control's parameter (delta method)."""
         if not control.beside:
             return {"match_error": 0.0}

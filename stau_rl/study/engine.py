@@ -1,17 +1,17 @@
 """Which engine plays a policy of a study, where several may be named in order of preference."""
 
-from stau_rl.agents.bandit import parse_policy
+from stau_rl.agents.bandit import Policy
 from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.contract import EngineError
 from stau_rl.kernels.engines import choose_engine
 from stau_rl.regret.run import arm_table
 
 
-def engine_for(policy: str, arms: str, horizon: int, engine: str = "auto", device: str = "auto") -> str:
+def engine_for(policy: Policy, arms: str, horizon: int, engine: str = "auto", device: str = "auto") -> str:
     """The first of the engines named that runs a policy; every row of a study says which that was.
 
     Args:
-        policy: text of the policy.
+        policy: the policy.
         arms: text of the arms.
         horizon: steps to play.
         engine: a name, `auto`, or several names such as `triton,numba`, the preferred one first.
@@ -27,7 +27,7 @@ def engine_for(policy: str, arms: str, horizon: int, engine: str = "auto", devic
     reasons = []
     for name in names:
         try:
-            choose_engine(parse_policy(policy), sample, horizon, name, device)
+            choose_engine(policy, sample, horizon, name, device)
         except EngineError as error:
             reasons.append(str(error))
         else:

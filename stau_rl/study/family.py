@@ -8,13 +8,13 @@ Three kinds of text name a family:
 """
 
 import ast
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from stau_rl.agents.bandit import SCORES, Pipe, parse_policy
+from stau_rl.agents.bandit import SCORES, Policy, parse_policy
 from stau_rl.heads import Head
 from stau_rl.spec.grammar import SpecError
 
@@ -31,24 +31,25 @@ class Family:
 
     Attributes:
         text: as described above.
+        raw: the member that stands for the family untouched.
     """
 
     text: str
+    raw: Policy = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Check that the raw member is a policy."""
-        _ = self.raw
+        """Read the raw member."""
+        object.__setattr__(self, "raw", self._with("1"))
 
-    @property
-    def raw(self) -> str:
-        """Text of the member that stands for the family untouched."""
-        return str(parse_policy(self.text.replace(PLACEHOLDER, "1")))
+    def _with(self, parameter: str) -> Policy:
+        """The member with a text in the place of {x}."""
+        return parse_policy(self.text.replace(PLACEHOLDER, parameter))
 
     @property
     def canonical(self) -> str:
         """The text in the spelling that policies have when they are printed, with {x} left in place."""
         try:
-            text = str(parse_policy(self.text.replace(PLACEHOLDER, repr(SENTINEL))))
+            text = str(self._with(repr(SENTINEL)))
         except ValueError:
             text = ""
         if text.count(repr(SENTINEL)) == self.text.count(PLACEHOLDER):
@@ -76,9 +77,8 @@ class Family:
     @property
     def head(self) -> Head | None:
         """Head of the raw member, if it has one whose sharpness is a number."""
-        policy = parse_policy(self.raw)
-        head = getattr(policy, "head", None)
-        if not isinstance(policy, Pipe) or not isinstance(head, Head) or head.sharpness is None:
+        head = self.raw.head
+        if self.raw.score is None or head is None or head.sharpness is None:
             return None
         # A head that changes with the step is no family by itself; {x} in its schedule makes it one.
         return None if head.schedules else head
@@ -88,8 +88,8 @@ class Family:
         """There is a parameter to tune."""
         return self.templated or self.head is not None
 
-    def member(self, slope: float) -> str:
-        """Text of the member whose head has this slope d log f / ds where its scores lie.
+    def member(self, slope: float) -> Policy:
+        """The member whose head has this slope d log f / ds where its scores lie.
 
         That is at score 0, or at the score's offset if it has one: so a grid of slopes is as sharp for every head,
         wherever an offset moves the scores. A head that is not smooth at 0, and a template whose slope is no number,
@@ -102,18 +102,17 @@ class Family:
             raise ValueError(f"{self.text!r} has no parameter to tune")
         value = float(f"{slope / self._unit():.{DIGITS}g}")
         if self.templated:
-            return str(parse_policy(self.text.replace(PLACEHOLDER, repr(value))))
-        policy: Any = parse_policy(self.raw)
-        head: Any = policy.head
-        return str(replace(policy, head=replace(head, **{head.sharpness: value})))
+            return self._with(repr(value))
+        raw: Any = self.raw
+        made: Policy = replace(raw, head=replace(raw.head, **{raw.head.sharpness: value}))
+        return made
 
-    def slope(self, policy: str) -> float:
+    def slope(self, policy: Policy) -> float:
         """Slope of a member's head as in `member`, its parameter where there is no slope; nan if it has neither."""
-        parsed = parse_policy(policy)
-        head = getattr(parsed, "head", None)
-        if not isinstance(head, Head) or head.sharpness is None or head.schedules:
+        head = policy.head
+        if head is None or head.sharpness is None or head.schedules:
             return float("nan")
-        return _local_slope(head, parsed) if head.smooth_at_zero else float(getattr(head, head.sharpness))
+        return _local_slope(head, policy) if head.smooth_at_zero else float(getattr(head, head.sharpness))
 
     def grid(self, low: float, high: float, points: int) -> list[float]:
         """Log-spaced slopes between two ends, from the smallest legal one where `low` is not legal.
@@ -125,14 +124,12 @@ class Family:
 
     def _unit(self) -> float:
         """Slope when the parameter is 1."""
-        policy: Any = parse_policy(self.text.replace(PLACEHOLDER, "1")) if self.templated else parse_policy(self.raw)
-        head = getattr(policy, "head", None)
-        if not isinstance(head, Head) or not head.smooth_at_zero or head.schedules:
+        head: Any = self.raw.head
+        if head is None or not head.smooth_at_zero or head.schedules:
             return 1.0
         if self.templated:
-            return _local_slope(head, policy) or 1.0
-        one: Any = replace(head, **{str(head.sharpness): 1.0})  # type: ignore[type-var]
-        return _local_slope(one, policy)
+            return _local_slope(head, self.raw) or 1.0
+        return _local_slope(replace(head, **{str(head.sharpness): 1.0}), self.raw)
 
     def _legal(self, slope: float) -> bool:
         try:
@@ -150,9 +147,10 @@ class Family:
         return high
 
 
-def _local_slope(head: Head, policy: Any) -> float:
+def _local_slope(head: Head, policy: Policy) -> float:
     """d log f / ds at the offset of the policy's scores, about which centred scores lie."""
-    offset = float(getattr(getattr(policy, "score", None), "offset", 0.0))
+    # Not every score has one.
+    offset = float(getattr(policy.score, "offset", 0.0))
     return float(head.slope(torch.tensor([offset], dtype=torch.float64)))
 
 
@@ -173,11 +171,11 @@ def change_score(text: str, **changes: Any) -> str:
     name = changes.pop("name", score.name)
     if name != score.name:
         other: Any = SCORES[name]
-        arguments = [field.name for field in fields(score)]
-        if arguments != [field.name for field in fields(other)]:
+        arguments = [argument.name for argument in fields(score)]
+        if arguments != [argument.name for argument in fields(other)]:
             raise SpecError(f"score {score.name!r} cannot become {name!r}, which has other arguments")
         score = SCORES[name](**{argument: getattr(score, argument) for argument in arguments})
-    unknown = [field for field in changes if not hasattr(score, field)]
+    unknown = [argument for argument in changes if not hasattr(score, argument)]
     if unknown:
         raise SpecError(f"score {score.name!r} has no argument {unknown[0]!r}")
     return f"{replace(score, **changes)} | {head_text.strip()}"

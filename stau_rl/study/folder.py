@@ -112,11 +112,16 @@ class StudyFolder(FinishedFolder):
 
     def finish(self, rows: pd.DataFrame) -> None:
         """Write the table of all settings, and the figure."""
-        from stau_rl.study.plot import save_study
+        write_study(rows, self.path)
 
-        write_table(self.path / TABLE, rows)
-        if (rows["comparison"] == "curve").any():
-            save_study(rows, self.path / FIGURE)
+
+def write_study(rows: pd.DataFrame, folder: Path) -> None:
+    """Write `study.csv`, and `curves.png` where something was tuned, into a folder."""
+    from stau_rl.study.plot import save_study
+
+    write_table(folder / TABLE, rows, DIGITS)
+    if (rows["comparison"] == "curve").any():
+        save_study(rows, folder / FIGURE)
 
 
 def read_rows(path: Path) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stau_rl.agents.bandit import Pipe, parse_policy
+from stau_rl.agents.bandit import Pipe, Policy
 from stau_rl.calibration import match_sharpness
 from stau_rl.heads import Head
 from stau_rl.kernels.purposes import purpose_seed
@@ -27,16 +27,16 @@ class Control:
     """An equally sharp member of the reference family.
 
     Attributes:
-        policy: its text.
+        policy: the member.
         log_se: standard error of the logarithm of its parameter; 0 where the match is exact.
         beside: two members, one with less and one with more of the parameter, which show how regret depends on it; none
             where the match is exact.
         apart: difference of the logarithms of their parameters.
     """
 
-    policy: str
+    policy: Policy
     log_se: float = 0.0
-    beside: tuple[str, ...] = ()
+    beside: tuple[Policy, ...] = ()
     apart: float = 0.0
 
 
@@ -51,9 +51,8 @@ def unmatched(kind: str, family: Family, first: Family) -> str:
     for one in (family, first):
         if one.templated:
             return f"{one.shown} is a template, whose {{x}} may be anything"
-        policy = parse_policy(one.raw)
-        head = getattr(policy, "head", None)
-        if not isinstance(policy, Pipe) or not isinstance(head, Head):
+        head = one.raw.head
+        if one.raw.score is None or head is None:
             return f"{one.shown} has no head on scores"
         if head.schedules:
             return f"{one.shown} changes with t"
@@ -86,7 +85,7 @@ def find_control(
     """
     if unmatched(kind, family, first):
         return None
-    policy: Any = parse_policy(family.raw)
+    policy: Any = family.raw
     theirs: Any = first.head
     scores: Tensor | None = None
     if kind == "entropy":

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stau_rl.agents.bandit import Pipe, parse_policy
+from stau_rl.agents.bandit import Policy
 from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
@@ -18,24 +18,23 @@ POINTS = 24
 RECORDED = 10_000_000
 
 
-def steps_unscored(policy: str, arms: str) -> int:
+def steps_unscored(policy: Policy, arms: str) -> int:
     """How many steps a policy plays before the first whose scores can be collected.
 
     Args:
-        policy: text `score | head`.
+        policy: `score | head`.
         arms: text of the arms.
 
     Raises:
         ValueError: the policy has no score.
     """
-    pipe = parse_policy(policy)
-    if not isinstance(pipe, Pipe):
-        raise ValueError(f"{policy!r} has no scores; it should read score | head")
-    return parse_arms(arms).size if pipe.forces_pulls else 1
+    if policy.score is None:
+        raise ValueError(f"{str(policy)!r} has no scores; it should read score | head")
+    return parse_arms(arms).size if policy.forces_pulls else 1
 
 
 def seen_scores(
-    policy: str,
+    policy: Policy,
     arms: str,
     horizon: int,
     instances: int,
@@ -50,7 +49,7 @@ def seen_scores(
     each of the steps are put into the reference engine's `State`, and the policy's own score is asked.
 
     Args:
-        policy: text `score | head`.
+        policy: `score | head`.
         arms: text of the arms.
         horizon: steps to play.
         instances: replicates to play.
@@ -68,7 +67,6 @@ def seen_scores(
     from stau_rl.regret.run import arm_table
 
     first = steps_unscored(policy, arms)
-    pipe: Any = parse_policy(policy)
     parsed = parse_arms(arms)
     if first >= horizon:
         raise ValueError(f"horizon must exceed {first}, the steps before the first score, got {horizon}")
@@ -77,13 +75,13 @@ def seen_scores(
     blocks = []
     for start in range(0, instances, size):
         table = arm_table(parsed, seed, start, min(size, instances - start))
-        choice = choose_engine(pipe, table, horizon, engine, device)
-        blocks.append(_block_scores(pipe, table, choice, horizon, seed, start, steps))
+        choice = choose_engine(policy, table, horizon, engine, device)
+        blocks.append(_block_scores(policy, table, choice, horizon, seed, start, steps))
     return torch.cat(blocks, dim=2).reshape(parsed.size, -1)
 
 
 def _block_scores(
-    pipe: Pipe, table: ArmTable, choice: Choice, horizon: int, seed: int, start: int, steps: NDArray[np.int64]
+    pipe: Any, table: ArmTable, choice: Choice, horizon: int, seed: int, start: int, steps: NDArray[np.int64]
 ) -> Tensor:
     """Scores of one block of instances, float64 [arms, steps, instances]."""
     instances = table.instances

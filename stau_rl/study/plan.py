@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stau_rl.agents.bandit import EpsGreedy, Greedy, Random, Thompson, Ucb1, parse_policy
+from stau_rl.agents.bandit import EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
 from stau_rl.envs.arms import Arms, BernoulliArms, EmpiricalArms, GaussianArms, parse_arms
+from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.plugin.plugin_head import plugin_hashes
 from stau_rl.spec.grammar import SpecError
@@ -190,7 +191,8 @@ def _check_apart(setting: Setting) -> None:
     """Refuse a point at which two families are the same."""
     seen: dict[str, str] = {}
     for text in setting.families:
-        same = str(parse_policy(Family(text).raw).lowered()) if not Family(text).templated else text
+        family = Family(text)
+        same = text if family.templated else str(family.raw.lowered())
         if same in seen:
             raise SpecError(f"it would make two families one, {text}")
         seen[same] = text
@@ -251,12 +253,11 @@ def _rescaled(text: str, scale: float) -> str:
     A head keeps its parameter, which is what the sweep is about.
     """
     if "|" in text:
-        policy: Any = parse_policy(Family(text).raw)
-        bonus = float(getattr(policy.score, "c", 0.0))
+        bonus = float(getattr(Family(text).raw.score, "c", 0.0))
         return change_score(text, c=bonus * scale) if bonus else text
-    policy = parse_policy(Family(text).raw)
+    policy = Family(text).raw
     if isinstance(policy, Ucb1):
-        return str(parse_policy(f"ucb(c={scale:g}) | argmax"))
+        return str(Pipe(Ucb(c=float(f"{scale:g}")), Argmax()))
     if isinstance(policy, (Random, Greedy, EpsGreedy)):
         return text
     if isinstance(policy, Thompson):
@@ -279,7 +280,7 @@ def _texts(name: str, texts: Sequence[str], empty: bool = False) -> tuple[str, .
 
 
 def _content(families: Sequence[str], arms: Arms) -> tuple[str, ...]:
-    hashes = plugin_hashes([parse_policy(Family(text).raw) for text in families])
+    hashes = plugin_hashes([Family(text).raw for text in families])
     digest = (arms.digest,) if isinstance(arms, EmpiricalArms) else ()
     return (*(f"{name} {hashes[name]}" for name in sorted(hashes)), *digest)
 
@@ -287,4 +288,4 @@ def _content(families: Sequence[str], arms: Arms) -> tuple[str, ...]:
 def _normal(text: str) -> str:
     """A family's text as its raw member prints it, with {x} left in place in a template."""
     family = Family(text)
-    return family.canonical if family.templated else family.raw
+    return family.canonical if family.templated else str(family.raw)

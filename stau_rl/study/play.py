@@ -12,13 +12,14 @@ from stau_rl.statistics.means import holm
 from stau_rl.study.compare import play_setting
 from stau_rl.study.folder import StudyFolder, rounded
 from stau_rl.study.plan import plan_study
+from stau_rl.study.result import StudyResult
 from stau_rl.study.setting import Setting
 
 FAMILIES = ("centred_ucb(c=0.25) | softmax(beta=1)", "centred_ucb(c=0.25) | s_tau(tau=5)")
 ARMS = ("bernoulli(k=10)", "gaussian(k=10)")
 
-Report = Callable[[str, float], None]
-"""Called with the name of a setting and how many settings are done, the current one in part."""
+Report = Callable[[str, int, int], None]
+"""Called with the setting that is under way, how much of its work is done and how much there is."""
 
 
 def run_study(
@@ -34,7 +35,7 @@ def run_study(
     report: Report | None = None,
     engine: str = "auto",
     device: str = "auto",
-) -> pd.DataFrame:
+) -> StudyResult:
     """Compare families of policies fairly.
 
     Each family is tuned on a grid of equal size, on instances of its own seed, then all are compared on fresh instances
@@ -51,26 +52,32 @@ def run_study(
             all that apply; one that is named must apply to some of the arms.
         out: a folder to fill; settings that it holds already are not played again.
         resume: `out` may hold some, of a study with the same base settings.
-        report: called as the work goes on.
+        report: called as the work goes on, with the setting that is under way, how much of its work is done and how
+            much there is.
         engine: `triton`, `numba`, `torch` or `auto`, as in `run_regret`, or several such as `triton,numba`, of which
             each policy takes the first that runs it.
         device: `cpu`, `cuda`, `cuda:N` or `auto`.
 
     Returns:
-        A row per comparison and setting, with the columns of `stau_rl.study.compare` and `p_holm`.
+        The result: `table()` has a row per comparison and setting, with the columns of `stau_rl.study.compare` and
+        `p_holm`; `notes` say which sweeps were left out, and why.
 
     Raises:
         ValueError: an argument is out of range, a text does not parse, or the folder is not free.
 
     Examples:
-        >>> import stau_rl
-        >>> families = ["ucb | softmax", "ucb | s_tau"]
-        >>> table = stau_rl.run_study(families, ["bernoulli(k=3)"], horizon=100, instances=64, sweeps=())
-        >>> sorted(set(table["comparison"]))
-        ['curve', 'entropy', 'raw', 'reference', 'slope', 'tuned']
+        >>> from stau_rl import run_study
+        >>> families = ["ucb | softmax", "ucb | s_tau(tau=5)"]
+        >>> result = run_study(families, ["bernoulli(means=[0.9, 0.1])"], 50, 40, sweeps=())
+        >>> result
+        StudyResult(2 families, 1 setting)
+        >>> result.table("raw")[["family", "instances"]]
+                          family  instances
+        0  ucb | softmax(beta=1)         40
+        1     ucb | s_tau(tau=5)         40
     """
     plan = plan_study(families, arms, horizon, instances, seed, size, sweeps)
-    return play_settings(plan.settings, out, resume, report, engine, device)
+    return StudyResult(play_settings(plan.settings, out, resume, report, engine, device), tuple(plan.notes))
 
 
 def play_settings(
@@ -81,26 +88,28 @@ def play_settings(
     engine: str = "auto",
     device: str = "auto",
 ) -> pd.DataFrame:
-    """Play settings one after the other, or read those that the folder has; arguments as in `run_study`."""
+    """Rows of settings that are played one after the other, or that the folder has; arguments as in `run_study`."""
     tables: list[pd.DataFrame] = []
     with ExitStack() as stack:
         folder = None if out is None else stack.enter_context(StudyFolder(out, settings, engine, resume))
-        for number, setting in enumerate(settings):
+        for setting in settings:
             name = setting.value or setting.arms
+            if report is not None:
+                report(name, 0, 1)
             table = folder.read(setting) if folder is not None else None
             if table is None:
                 begun = time.perf_counter()
 
-                def tick(share: float, number: int = number, name: str = name) -> None:
+                def tick(done: int, total: int, name: str = name) -> None:
                     if report is not None:
-                        report(name, number + share)
+                        report(name, done, total)
 
                 table = play_setting(setting, tick, engine, device)
                 seconds = time.perf_counter() - begun
                 table = rounded(table) if folder is None else folder.write(setting, table, seconds)
             tables.append(table)
             if report is not None:
-                report(name, number + 1)
+                report(name, 1, 1)
         rows = pd.concat([table.dropna(axis=1, how="all") for table in tables], ignore_index=True)
         rows = with_holm(rows.reindex(columns=tables[0].columns))
         if folder is not None:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from stau_rl.regret.report import interval, p_value
+from stau_rl.regret.report import interval, none_or_less, p_value
 from stau_rl.study.family import Family
 from stau_rl.study.match import unmatched
 from stau_rl.study.pilot import steps_unscored
@@ -96,7 +96,7 @@ def notes(rows: pd.DataFrame) -> Iterator[str]:
 def _blanks(rows: pd.DataFrame) -> Iterator[str]:
     """Why cells hold a dash, a sentence per family and reason; a sweep may change a family's text, not the reason."""
     seen: set[tuple[Any, ...]] = set()
-    idle: list[str] = []
+    idle: dict[str, float] = {}
     for _, group in rows.groupby("setting", sort=False):
         texts = group.loc[group["comparison"] == "raw", "family"].tolist()
         first = Family(texts[0])
@@ -106,8 +106,8 @@ def _blanks(rows: pd.DataFrame) -> Iterator[str]:
                 row = mine.get(kind)
                 if row is not None and not pd.isna(row["percent"]):
                     continue
-                if row is not None and row["baseline_regret"] == 0:
-                    idle.append(str(row["value"]))
+                if row is not None and row["baseline_regret"] <= 0:
+                    idle[str(row["value"])] = row["baseline_regret"]
                     continue
                 sort, reason = _why_blank(kind, family, first, group.iloc[0]) if row is None else _why_same(row)
                 if (place, kind, sort) not in seen:
@@ -117,8 +117,8 @@ def _blanks(rows: pd.DataFrame) -> Iterator[str]:
                 seen.add((place, "tuned"))
                 yield f"{family.shown} has no parameter that is tuned: it takes part as it is, and has no slope."
     if idle:
-        where = ", ".join(dict.fromkeys(idle))
-        yield f"Without a percentage are comparisons with a policy whose regret is 0, at: {where}."
+        regret = none_or_less(idle.values())
+        yield f"Without a percentage are comparisons with a policy whose regret is {regret}, at: {', '.join(idle)}."
 
 
 def _records(rows: pd.DataFrame) -> list[dict[Any, Any]]:

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from stau_rl.agents.bandit import Policy
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.study.family import Family
 from stau_rl.study.setting import Setting
 
-Play = Callable[[list[str], int, int], dict[str, NDArray[np.float64]]]
+Play = Callable[[list[Policy], int, int], dict[Policy, NDArray[np.float64]]]
 """Policies, instances and 64-bit seed to the regret of every policy and instance at the horizon."""
 
 
@@ -27,7 +28,7 @@ class Tuning:
     """What tuning a family showed.
 
     Attributes:
-        best: text of the member of least mean regret.
+        best: the member of least mean regret.
         edge: `low` or `high` where the best lies at that end of the grid, else empty.
         slopes: the slopes tried, ascending.
         policies: the members tried, in the order of the slopes.
@@ -36,12 +37,12 @@ class Tuning:
         final: their regrets in it, float64 [finalists, instances].
     """
 
-    best: str
+    best: Policy
     edge: str
     slopes: list[float]
-    policies: list[str]
+    policies: list[Policy]
     regret: NDArray[np.float64]
-    finalists: list[str]
+    finalists: list[Policy]
     final: NDArray[np.float64]
 
 
@@ -58,13 +59,14 @@ def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
     seed = purpose_seed(setting.seed, "tuning")
     coarse = family.grid(setting.low, setting.high, setting.coarse)
     regret: dict[float, NDArray[np.float64]] = {}
-    names: dict[float, str] = {}
+    members: dict[float, Policy] = {}
 
     def try_out(slopes: list[float]) -> None:
-        fresh = {slope: family.member(slope) for slope in slopes if family.member(slope) not in names.values()}
+        made = {slope: family.member(slope) for slope in slopes}
+        fresh = {slope: member for slope, member in made.items() if member not in members.values()}
         found = play(list(fresh.values()), setting.tuning_instances, seed)
         for slope, policy in fresh.items():
-            names[slope], regret[slope] = policy, found[policy]
+            members[slope], regret[slope] = policy, found[policy]
 
     try_out(coarse)
     best = min(regret, key=lambda slope: float(regret[slope].mean()))
@@ -75,19 +77,19 @@ def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
     slopes = sorted(regret)
     first = np.array([regret[slope] for slope in slopes])
     final = dict(regret)
-    for members, instances in setting.rounds:
-        kept = sorted(final, key=lambda slope: float(final[slope].mean()))[:members]
-        found = play([names[slope] for slope in sorted(kept)], instances, seed)
-        final = {slope: found[names[slope]] for slope in sorted(kept)}
+    for most, instances in setting.rounds:
+        kept = sorted(final, key=lambda slope: float(final[slope].mean()))[:most]
+        found = play([members[slope] for slope in sorted(kept)], instances, seed)
+        final = {slope: found[members[slope]] for slope in sorted(kept)}
     best = min(final, key=lambda slope: float(final[slope].mean()))
     edge = "low" if best == slopes[0] else "high" if best == slopes[-1] else ""
     return Tuning(
-        best=names[best],
+        best=members[best],
         edge=edge,
         slopes=slopes,
-        policies=[names[slope] for slope in slopes],
+        policies=[members[slope] for slope in slopes],
         regret=first,
-        finalists=[names[slope] for slope in final],
+        finalists=[members[slope] for slope in final],
         final=np.array(list(final.values())),
     )
 

@@ -52,19 +52,23 @@ def settings_bar(settings: int, opening: str = "", first: str = "compiling") -> 
 
 
 @contextmanager
-def progress_bar(policies: int, opening: str = "") -> Iterator[Callable[[str, int, int], None]]:
-    """Show how many policies of a run are done while the block runs; arguments as in `settings_bar`.
+def progress_bar(pieces: int, opening: str = "") -> Iterator[Callable[[str, int, int], None]]:
+    """Show how many policies, settings or cells of a run are done while the block runs; arguments as in `settings_bar`.
 
     Yields:
-        A function to call with a policy's text, what it has done and all it has to do.
+        A function to call with what is under way, how much of it is done and how much there is of it, in any unit.
+        Several may be under way at once; one of which less is done than before is another of the same name.
     """
-    with settings_bar(policies, opening) as tell:
-        seen: list[str] = []
+    with settings_bar(pieces, opening) as tell:
+        finished = 0
+        shares: dict[str, float] = {}
 
-        def report(text: str, done: int, total: int) -> None:
-            if text not in seen:
-                seen.append(text)
-            tell(text, len(seen) - 1 + done / total)
+        def report(what: str, done: int, total: int) -> None:
+            nonlocal finished
+            share = done / total
+            finished += share < shares.get(what, 0.0)
+            shares[what] = share
+            tell(what, finished + sum(shares.values()))
 
         yield report
 

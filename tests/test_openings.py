@@ -1,0 +1,30 @@
+"""What the pages of results begin with, and their tables."""
+
+import pytest
+
+from stau_rl.pages.markdown import WIDEST, table
+from stau_rl.pages.paths import DOCS
+
+
+@pytest.mark.parametrize("name", ["claim", "attention", "rl"])
+def test_a_page_begins_with_its_answer_and_a_figure(name):
+    title, answer, figure = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")[:3]
+    assert title.startswith("# ")
+    assert [line[:2] for line in answer.splitlines()] == ["- "] * 3
+    assert figure.startswith("![")
+    assert (DOCS / figure.split("(")[1].rstrip(")")).is_file()
+
+
+@pytest.mark.parametrize("name", ["claim", "attention", "rl"])
+def test_no_table_is_wider_than_a_page(name):
+    lines = (DOCS / f"{name}.md").read_text(encoding="utf-8").splitlines()
+    assert max(len(line) for line in lines if line.startswith("|")) <= WIDEST
+
+
+def test_a_wide_table_is_split_and_its_keys_are_repeated():
+    wide = "x" * 60
+    text = table(("a", "b", "c", "d"), [("1", "2", wide, wide), ("3", "4", "y", "z")], keys=2)
+    first, second = text.split("\n\n")
+    assert first.splitlines() == ["| a | b | c |", "| --- | --- | --- |", f"| 1 | 2 | {wide} |", "| 3 | 4 | y |"]
+    assert second.splitlines()[-1] == "| 3 | 4 | z |"
+    assert table(("a", "b"), [("1", wide)]) == f"| a | b |\n| --- | --- |\n| 1 | {wide} |"
