@@ -27,7 +27,7 @@ COMMANDS = {
     "attention_page": "python -m stau_rl.pages.attention",
     "rl_page": "python -m stau_rl.pages.rl",
     "speed_page": "python -m stau_rl.pages.speed",
-    "readme": "python -m stau_rl.pages.readme",
+    "readme": "python -m stau_rl.pages.tables",
     "tau_star_study": "python -m stau_rl.pages.tau_star",
     "coverage": "python -m stau_rl.checks.coverage",
     "conformance": "python -m stau_rl.checks.conformance",

@@ -325,8 +325,11 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     assert stop.value.code == 0
     printed = capsys.readouterr().out
-    for command in ("regret", "heads", "calibrate", "--version"):
-        assert command in printed
+    # A line each, in the order in which a newcomer needs them.
+    order = ("regret", "study", "heads", "calibrate", "analyse", "train", "rl-study", "plateau", "probe", "speed")
+    assert re.findall(r"^    ([a-z]\S+)", printed, flags=re.M) == list(order)
+    assert "--version" in printed
+    assert " ".join(printed.split()).count("?") >= len(order), "each says what question it answers"
 
 
 @pytest.mark.parametrize("command", ["regret", "study"])

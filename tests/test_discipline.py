@@ -153,3 +153,23 @@ def test_importing_the_package_is_light():
     assert Path(where) == ROOT / "stau_rl" / "__init__.py"
     assert heavy == "[]"
     assert loaded == "True"
+
+
+WHEEL = [path for path in SOURCES if "pages" not in path.parts]
+
+
+@pytest.mark.parametrize("path", WHEEL, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_of_the_wheel_points_into_a_checkout(path):
+    """Rows, notebooks and docs are not installed; only `pages` may know where they lie."""
+    assert checkout_paths(path.read_text(encoding="utf-8")) == []
+
+
+def checkout_paths(source: str) -> list[str]:
+    """Names of folders of a checkout that stand in a module as whole strings."""
+    folders = {"notebooks", "docs", "results", "tests"}
+    found = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
+    return sorted(folders.intersection(value for value in found if isinstance(value, str)))
+
+
+def test_a_path_into_a_checkout_is_seen():
+    assert checkout_paths('Path(__file__).parents[2] / "notebooks" / "results"') == ["notebooks", "results"]

@@ -1,7 +1,6 @@
-"""Heads inside the real libraries: the README's examples run, heads learn, save and load, masks hold."""
+"""Heads inside the real libraries: the documented examples run, heads learn, save and load, masks hold."""
 
 import importlib.util
-import re
 import runpy
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import pytest
 import torch
 from torch.distributions import Distribution
 
+import doc_blocks
 from stau_rl.heads import parse_head
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,12 +33,10 @@ def _validation_as_it_was():
     Distribution.set_default_validate_args(before)
 
 
-def example(name, file="README.md"):
-    """The example of that name, run; its variables."""
-    text = (ROOT / file).read_text(encoding="utf-8")
-    (code,) = re.findall(rf"<!-- example: {name} -->\n```python\n(.*?)```", text, flags=re.S)
+def example(name):
+    """The example of that name in docs/, run; its variables."""
     names = {"__name__": "example"}
-    exec(compile(code, f"{file} {name}", "exec"), names)
+    exec(compile(doc_blocks.example(name), name, "exec"), names)
     return names
 
 
@@ -95,7 +93,7 @@ def test_a_callback_keeps_tau_frozen_through_the_warm_up():
 
     seen = []
 
-    class Watched(example("warm-up", "docs/integrations.md")["Warmup"]):
+    class Watched(example("warm-up")["Warmup"]):
         def _on_rollout_start(self):
             super()._on_rollout_start()
             seen.append(self.model.policy.head.log_tau.item())

@@ -1,7 +1,6 @@
-"""Heads of one's own: the README's file on every engine and on the command line, and everything that can go wrong."""
+"""Heads of one's own: the documented file on every engine and on the command line, and everything that can go wrong."""
 
 import hashlib
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from doc_blocks import own_head
 from stau_rl import load_plugin, match_sharpness, run_regret
 from stau_rl.agents.bandit import parse_policy
 from stau_rl.cli.main import main
@@ -22,7 +22,6 @@ from stau_rl.kernels.cpu.heads import DEVICE_HEADS
 from stau_rl.kernels.cpu.plan import make_plan
 from stau_rl.kernels.engines import ENGINES, choose_engine
 from stau_rl.kernels.gpu.bind import PLUGINS
-from stau_rl.pages import readme
 from stau_rl.plugin.plugin_head import PluginHead, forget, head, parameter
 from stau_rl.regret.report import matched_controls, render
 from stau_rl.regret.result import RegretResult
@@ -44,10 +43,9 @@ def clean_registry() -> Iterator[None]:
 
 @pytest.fixture
 def my_head(tmp_path: Path) -> Path:
-    """The file that the README shows."""
-    (text,) = re.findall(r"```python\n(\"\"\"A head .*?)```", readme.README.read_text(encoding="utf-8"), flags=re.S)
+    """The file that docs/guide/own_head.md shows."""
     path = tmp_path / "my_head.py"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(own_head(), encoding="utf-8")
     return path
 
 

@@ -17,7 +17,8 @@ FLOORS = (
     {"agents", "integrations"},
     {"regret", "plateau", "probe", "training"},
     {"study", "rl_study", "speed"},
-    {"cli", "checks", "pages"},
+    {"cli", "checks"},
+    {"pages"},
 )
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The package's own face, the door of `python -m stau_rl`, and the hook that registers environments.

@@ -9,14 +9,14 @@ import torch
 
 from stau_rl.cli.main import main
 from stau_rl.cli.speed import Speed, ratios
-from stau_rl.pages.readme import README
-from stau_rl.pages.speed import draw, tables
+from stau_rl.pages.paths import DOCS
+from stau_rl.pages.speed import ROWS, draw, tables
 from stau_rl.speed import loops as speed_loops
 from stau_rl.speed import measure as speed
 from stau_rl.speed import worker as speed_worker
 from stau_rl.speed.instructions import loop_instructions
 from stau_rl.speed.loops import Case, loops
-from stau_rl.speed.rows import COLUMNS, KEY, ROWS, append, compare, latest, read
+from stau_rl.speed.rows import COLUMNS, KEY, append, compare, latest, read
 from stau_rl.speed.torch_step import TorchPeer
 from stau_rl.speed.worker import EXACT_REGRET, Worker, distance
 
@@ -104,9 +104,9 @@ def test_tables_show_the_latest_rows() -> None:
     ]
 
 
-def test_the_readme_shows_the_committed_rows() -> None:
+def test_the_page_shows_the_committed_rows() -> None:
     rows = latest(read(ROWS))
-    text = README.read_text(encoding="utf-8")
+    text = (DOCS / "speed.md").read_text(encoding="utf-8")
     assert not rows.duplicated(KEY).any()
     for row in rows[rows["arms"] == 10].to_dict("records"):
         rates = [

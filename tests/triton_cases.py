@@ -6,7 +6,6 @@ TRITON_INTERPRET=1 the kernel runs on the CPU; without, on the GPU, where the si
 
 import json
 import os
-import re
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from doc_blocks import own_head
 from stau_rl.agents.bandit import parse_policy
 from stau_rl.kernels import torch_loop
 from stau_rl.kernels.contract import ArmTable, EngineError
@@ -269,10 +269,9 @@ CASES = {
 
 
 def load_readme_plugin(folder):
-    """The head that the README shows."""
-    (text,) = re.findall(r"```python\n(\"\"\"A head .*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+    """The head that docs/guide/own_head.md shows."""
     path = Path(folder) / "my_head.py"
-    path.write_text(text, encoding="utf-8")
+    path.write_text(own_head(), encoding="utf-8")
     load_plugin(path)
 
 

@@ -21,8 +21,19 @@ POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1,
 def parse_policy(text: str) -> Policy:
     """Read a policy from text such as `centred_ucb(c=1) | s_tau(tau=5)` or `eps_greedy(eps=0.1)`.
 
+    Args:
+        text: `score | head`, `score | head | renormalise`, or a name from the registry `POLICIES`.
+
+    Returns:
+        The policy; its text parses back to it.
+
     Raises:
-        SpecError: saying which part is wrong and what would be accepted.
+        SpecError: a ValueError that says which part is wrong and what would be accepted.
+
+    Examples:
+        >>> import stau_rl
+        >>> print(stau_rl.parse_policy("centred_ucb(c=1) | s_tau(tau=5)"))
+        centred_ucb | s_tau(tau=5)
     """
     calls = parse_pipe(text, "policy")
     renormalise = len(calls) == 3 and calls[2] == Call(RENORMALISE)

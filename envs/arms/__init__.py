@@ -10,7 +10,23 @@ ARMS: Registry[Arms] = Registry("set of arms", BernoulliArms, GaussianArms, Empi
 
 
 def parse_arms(text: str) -> Arms:
-    """Read arms from text such as `bernoulli(k=10)`; a SpecError says what is wrong."""
+    """Read arms from text such as `bernoulli(k=10)`.
+
+    Args:
+        text: a name from the registry `ARMS`, and its parameters.
+
+    Returns:
+        The arms, a frozen dataclass; its text parses back to it.
+
+    Raises:
+        SpecError: a ValueError that says which part is wrong and what would be accepted.
+
+    Examples:
+        >>> import stau_rl
+        >>> arms = stau_rl.parse_arms("bernoulli(means=[0.9, 0.8])")
+        >>> arms.size, arms.fixed_means.tolist()
+        (2, [0.9, 0.8])
+    """
     return ARMS.parse(text)
 
 

@@ -29,6 +29,13 @@ def s_tau_to_softmax(scores: Tensor, tau: float | Tensor, eps: float = EPS) -> T
 
     Raises:
         ValueError: for NaN or +inf scores, tau < 1, eps < 0.
+
+    Examples:
+        >>> import torch
+        >>> import stau_rl
+        >>> sigma = stau_rl.s_tau_to_softmax(torch.tensor([0.3, -1.2, 2.0, 0.0]), tau=5.0)
+        >>> sigma.softmax(-1).round(decimals=4)
+        tensor([0.0103, 0.0000, 0.9860, 0.0036])
     """
     check_scores(scores, None)
     working, exponent = _prepare(scores, tau, eps)
@@ -52,6 +59,13 @@ def softmax_to_s_tau(sigma: Tensor, tau: float | Tensor, eps: float = EPS) -> Te
     Raises:
         ValueError: where y <= 0, that is sigma <= tau log eps, where no score exists; where the score overflows;
             for NaN or +inf in sigma, tau < 1, eps < 0.
+
+    Examples:
+        >>> import torch
+        >>> import stau_rl
+        >>> scores = stau_rl.softmax_to_s_tau(torch.tensor([0.0, 1.0, 2.0]), tau=2.0)
+        >>> stau_rl.parse_head("s_tau(tau=2)").weights(scores).round(decimals=4)
+        tensor([0.0900, 0.2447, 0.6652])
     """
     check_scores(sigma, None, what="sigma")
     working, exponent = _prepare(sigma, tau, eps)

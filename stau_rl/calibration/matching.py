@@ -46,6 +46,11 @@ def match_sharpness(
     Raises:
         ValueError: if the family has no sharpness parameter, a head is not smooth at 0, no legal parameter reaches the
             target (the message gives the reachable range), or the arguments do not fit `on`.
+
+    Examples:
+        >>> import stau_rl
+        >>> print(stau_rl.match_sharpness("s_tau(tau=5, eps=0)", "softmax"))
+        softmax(beta=3.6067376022224087)
     """
     reference = parse_head(reference) if isinstance(reference, str) else reference
     family = parse_head(family) if isinstance(family, str) else family

@@ -72,6 +72,13 @@ def tau_star(
 
     Raises:
         ValueError: for NaN, +inf or finite scores beyond +-1e300 where unmasked, eps < 0, or axes that do not fit.
+
+    Examples:
+        >>> import torch
+        >>> import stau_rl
+        >>> found = stau_rl.tau_star(torch.tensor([0.3, -1.2, 2.0, 0.0]))
+        >>> round(found.closed_form.item(), 3), round(found.newton.item(), 3)
+        (1.527, 1.721)
     """
     check_scores(scores, mask)
     require_finite("tau_star", "eps", eps, low=0.0)

@@ -70,6 +70,14 @@ def analyse(
 
     Warns:
         UserWarning: unmasked scores lie below -1000, which softmax does not see but tau* does.
+
+    Examples:
+        >>> import torch
+        >>> import stau_rl
+        >>> scores = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+        >>> table = stau_rl.analyse(scores, causal=True)
+        >>> table.query("layer == 0 and head == 0")["tau"].round(3).tolist()
+        [nan, 1.543, 1.604]
     """
     scores = scores if isinstance(scores, Tensor) else np.asarray(scores)
     mask = np.ones((), dtype=bool) if mask is None else mask if isinstance(mask, Tensor) else np.asarray(mask)

@@ -17,7 +17,9 @@ WIDTH = 156
 
 @dataclass(frozen=True)
 class Analyse:
-    """What would s^tau do to the attention of a model of yours? tau* of each head, and its weights before and after.
+    """What would s^tau do to the attention of a model that you have?
+
+    It prints tau* of each attention head, and its weights before and after.
 
     The file holds scores before softmax, [layers, heads, queries, keys], and perhaps a boolean array `mask` that
     broadcasts against them (True: the entry counts): numpy.savez("scores.npz", scores=scores).

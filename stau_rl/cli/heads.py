@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Heads:
-    """List the heads, or show what weights each gives to some scores.
+    """Which heads are there, and what weights does each give to some scores?
+
+    It lists the heads, or shows the weights of each.
 
     Example: stau-rl heads --scores "0.3,-1.2,2.0,0"
     """
@@ -73,7 +75,9 @@ class Heads:
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Find the exponent tau at which s^tau is closest to softmax on given scores, in both senses.
+    """At which tau is s^tau closest to softmax on some scores?
+
+    It prints the exponent of the closed form and that of least divergence, and the divergence each leaves.
 
     Example: stau-rl calibrate --scores "0.3,-1.2,2.0,0"
     """

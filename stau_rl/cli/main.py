@@ -8,10 +8,7 @@ from typing import Any
 
 MISUSE, STOPPED = 2, 130
 PROGRAM = "stau-rl"
-DESCRIPTION = (
-    "How should a vector of scores become a decision? Swap that step and measure what changes. "
-    "stau-rl --version says which version this is."
-)
+DESCRIPTION = "How should a vector of scores become a decision? Swap that step and measure what changes."
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -26,43 +23,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _run(arguments: Sequence[str], shared: bool) -> None:
     # All files are closed by then; a last search of a million objects for cycles would take half a second.
     atexit.register(gc.freeze)
-    from stau_rl.cli.analyse import Analyse
-    from stau_rl.cli.heads import Calibrate, Heads
     from stau_rl.cli.options import HAS_TYRO
-    from stau_rl.cli.plain import read_command
-    from stau_rl.cli.plateau import Plateau
-    from stau_rl.cli.probe import Probe
-    from stau_rl.cli.regret import Regret
-    from stau_rl.cli.rl_study import RLStudy
-    from stau_rl.cli.speed import Speed
-    from stau_rl.cli.study import Study
-    from stau_rl.cli.train import Train
+    from stau_rl.cli.plain import command_parser, read_command
 
-    if list(arguments) == ["--version"]:
-        from stau_rl import __version__
-
-        print(f"stau-rl {__version__}")
-        return
-    commands: dict[str, Any] = {
-        "regret": Regret,
-        "study": Study,
-        "plateau": Plateau,
-        "probe": Probe,
-        "heads": Heads,
-        "calibrate": Calibrate,
-        "analyse": Analyse,
-        "speed": Speed,
-        "train": Train,
-        "rl-study": RLStudy,
-    }
+    known = commands()
+    if list(arguments) in ([], ["-h"], ["--help"], ["--version"]):
+        # A line per command; each command's own help has the rest.
+        parser = command_parser(known, PROGRAM, DESCRIPTION)
+        if not arguments:
+            parser.print_help(sys.stderr)
+            sys.exit(MISUSE)
+        parser.parse_args(arguments)
     if HAS_TYRO:
         import tyro
 
-        command = tyro.extras.subcommand_cli_from_dict(commands, prog=PROGRAM, description=DESCRIPTION, args=arguments)
+        command = tyro.extras.subcommand_cli_from_dict(known, prog=PROGRAM, description=DESCRIPTION, args=arguments)
     else:
-        command = read_command(commands, PROGRAM, DESCRIPTION, arguments)
+        command = read_command(known, PROGRAM, DESCRIPTION, arguments)
     try:
-        if shared and not isinstance(command, Regret):
+        if shared and not isinstance(command, known["regret"]):
             raise ValueError("only stau-rl regret shares its work among processes; run the others without torchrun")
         command.run()
     except KeyboardInterrupt as stop:
@@ -71,3 +50,29 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
     except (OSError, ValueError) as error:
         print(f"stau-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(MISUSE)
+
+
+def commands() -> dict[str, Any]:
+    """The commands by name, in the order in which a newcomer needs them."""
+    from stau_rl.cli.analyse import Analyse
+    from stau_rl.cli.heads import Calibrate, Heads
+    from stau_rl.cli.plateau import Plateau
+    from stau_rl.cli.probe import Probe
+    from stau_rl.cli.regret import Regret
+    from stau_rl.cli.rl_study import RLStudy
+    from stau_rl.cli.speed import Speed
+    from stau_rl.cli.study import Study
+    from stau_rl.cli.train import Train
+
+    return {
+        "regret": Regret,
+        "study": Study,
+        "heads": Heads,
+        "calibrate": Calibrate,
+        "analyse": Analyse,
+        "train": Train,
+        "rl-study": RLStudy,
+        "plateau": Plateau,
+        "probe": Probe,
+        "speed": Speed,
+    }

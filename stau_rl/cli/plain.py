@@ -6,11 +6,13 @@ import inspect
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields
+from functools import partial
 from itertools import pairwise
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from stau_rl.cli.options import COUNT, COUNTS, POSITIONAL, REPEATED
+from stau_rl.machine.version import VERSION
 from stau_rl.terminal.counts import whole_number
 
 
@@ -23,19 +25,38 @@ def read_command(commands: Mapping[str, type[Any]], prog: str, description: str,
         description: what it is for.
         arguments: the words behind the program's name.
     """
-    parser = argparse.ArgumentParser(prog=prog, description=description)
-    several = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    found = vars(command_parser(commands, prog, description).parse_args(arguments))
+    command = commands[found.pop("command")]
+    return command(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+
+
+def command_parser(commands: Mapping[str, type[Any]], prog: str, description: str) -> argparse.ArgumentParser:
+    """The parser of `read_command`: a subcommand per command, with its first sentence in the list of all.
+
+    Args:
+        commands: name -> dataclass; each field is an option.
+        prog: name of the program in help and errors.
+        description: what it is for.
+    """
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=f"{prog} COMMAND --help says the rest.",
+        add_help=False,
+        formatter_class=partial(argparse.HelpFormatter, max_help_position=16),
+    )
+    parser.add_argument("-h", "--help", action="help", help="show this and exit")
+    parser.add_argument("--version", action="version", version=f"{prog} {VERSION}", help="show the version and exit")
+    several = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     for name, command in commands.items():
         text = inspect.getdoc(command) or ""
         one = several.add_parser(
             name, help=text.split("\n")[0], description=text, formatter_class=argparse.RawDescriptionHelpFormatter
         )
-        kinds, texts = get_type_hints(command, include_extras=True), _field_texts(command)
+        kinds, texts = get_type_hints(command, include_extras=True), field_texts(command)
         for member in fields(command):
             _add(one, member, kinds[member.name], texts.get(member.name, ""))
-    found = vars(parser.parse_args(arguments))
-    command = commands[found.pop("command")]
-    return command(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+    return parser
 
 
 def _add(parser: argparse.ArgumentParser, member: "Field[Any]", kind: Any, text: str) -> None:
@@ -69,7 +90,7 @@ def _add(parser: argparse.ArgumentParser, member: "Field[Any]", kind: Any, text:
         parser.add_argument(name, dest=member.name, required=needed, **options)
 
 
-def _field_texts(command: type[Any]) -> dict[str, str]:
+def field_texts(command: type[Any]) -> dict[str, str]:
     """The text under each field of a class."""
     body = ast.parse(textwrap.dedent(inspect.getsource(command))).body[0].body  # type: ignore[attr-defined]
     return {

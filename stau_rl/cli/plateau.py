@@ -10,7 +10,9 @@ from stau_rl.cli.resumable import Resumable
 
 @dataclass(frozen=True)
 class Plateau(Resumable):
-    """Measure how long policy gradient stays at a suboptimal arm, under different heads.
+    """How long does policy gradient stay at a suboptimal arm under each head?
+
+    It measures how many updates the policy needs to leave, and how often it does not.
 
     One state, K arms, most of the initial probability on the second best. Every head starts from the same
     probabilities and is measured at the best of the same step sizes, chosen on other draws of the rewards. A head is

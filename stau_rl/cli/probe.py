@@ -11,7 +11,9 @@ from stau_rl.cli.resumable import Resumable
 
 @dataclass(frozen=True)
 class Probe(Resumable):
-    """Train small attention heads and ask them: do you find the right slot, and are you silent where there is none?
+    """Does an attention head find the right slot, and is it silent where there is none?
+
+    It trains small attention heads and asks them.
 
     Every normaliser is trained from the same starts on the same items, several seeds each; the tables show the median
     and, in brackets, the worst seed.

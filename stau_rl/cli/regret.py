@@ -27,7 +27,9 @@ HEADLINE_POLICIES = (
 
 @dataclass(frozen=True)
 class Regret:
-    """Play bandit policies on the same arms with the same luck and compare their cumulative regret.
+    """Which bandit policy has less regret, and is it its head's shape or only a sharper temperature?
+
+    It plays policies on the same arms with the same luck and compares their cumulative pseudo-regret.
 
     Without arguments it runs the headline experiment: does s^tau have less regret than softmax on mean-centred UCB
     scores, and what is left of it against a softmax that is equally sharp?

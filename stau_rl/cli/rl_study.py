@@ -11,7 +11,9 @@ from stau_rl.cli.resumable import Resumable
 
 @dataclass(frozen=True)
 class RLStudy(Resumable):
-    """Compare heads in policy-gradient agents: tuned on equal grids and seeds of their own, scored on others.
+    """Which head learns best in reinforcement learning, each tuned on an equal grid?
+
+    It compares heads in policy-gradient agents: tuned on seeds of their own, scored on others.
 
     Without arguments it plays five tasks and four heads, about a thousand runs, for hours of one core: see --plan, and
     --shorter to try it out. The folder holds a file per run, rl_runs.csv and rl_curves.csv; python -m stau_rl.pages.rl

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Speed:
-    """Check the engines against exact regrets, then time them beside torch and JAX (extra `peers`) in one run.
+    """How fast are the engines on this machine, beside torch and JAX?
+
+    It checks the engines against exact regrets, then times them and their peers (JAX: extra `peers`) in one run.
 
     Example: stau-rl speed --device cpu --arms 10 --repeats 7
     """
@@ -28,7 +30,8 @@ class Speed:
     limit: float = 120.0
     """Seconds after which a peer that compiles, or plays, is left out."""
     rows: Path | None = None
-    """CSV file to add the rows to. Default: notebooks/results/speed.csv of the checkout."""
+    """CSV file to add the rows to. Default: speed.csv in this folder. The committed rows of a checkout are
+    notebooks/results/speed.csv."""
     keep: bool = True
     """Add the rows to the file; all of them at the end, or none."""
     commit: str | None = None
@@ -90,7 +93,7 @@ class Speed:
         print(csv_text(found), end="", flush=True)
         if self.keep:
             append(file, found)
-            console.print(f"{len(found)} rows added to {file}; python -m stau_rl.pages.speed redraws", soft_wrap=True)
+            console.print(f"{len(found)} rows added to {file.resolve()}", soft_wrap=True)
         if self.memory:
             for horizon in (1_000, 10_000):
                 peak = peak_memory(horizon)

@@ -11,7 +11,9 @@ from stau_rl.cli.resumable import Resumable
 
 @dataclass(frozen=True)
 class Study(Resumable):
-    """Compare families of policies raw, equally sharp, and each at its own best parameter.
+    """What is left of a difference between heads where both are equally sharp, or each is at its best?
+
+    It compares families of policies raw, equally sharp, and each at its own best parameter.
 
     A family is "score | head"; the head's sharpness is tuned on instances of another seed, with equal grids for all.
     "centred_ucb | softmax(beta={x})" tunes whatever stands for {x}. The first family is the reference. Without

@@ -11,7 +11,9 @@ from stau_rl.cli.resumable import Resumable
 
 @dataclass(frozen=True)
 class Train(Resumable):
-    """Train REINFORCE, A2C or PPO with any head on a Gymnasium environment with discrete actions.
+    """How well does REINFORCE, A2C or PPO learn an environment with a head of your choice?
+
+    It trains an agent with any head on any Gymnasium environment with discrete actions, on several seeds.
 
     Seeds run in parallel processes of one thread each. The folder holds learning curves (CSV and Parquet), a figure,
     and the scores: mean returns of the last evaluation, with sampled and with likeliest actions.

@@ -38,7 +38,24 @@ for _head in (
 
 
 def parse_head(text: str) -> Head:
-    """Read a head from text such as `s_tau(tau=5)`; a SpecError says what is wrong."""
+    """Read a head from text such as `s_tau(tau=5)`.
+
+    Args:
+        text: a name from the registry `HEADS`, and its parameters: numbers, words, or expressions of the step t.
+
+    Returns:
+        The head, a frozen dataclass; its text parses back to it.
+
+    Raises:
+        SpecError: a ValueError that says which part is wrong and what would be accepted.
+
+    Examples:
+        >>> import torch
+        >>> import stau_rl
+        >>> head = stau_rl.parse_head("s_tau(tau=5)")
+        >>> head.weights(torch.tensor([0.3, -1.2, 2.0, 0.0])).round(decimals=4)
+        tensor([0.0103, 0.0000, 0.9860, 0.0036])
+    """
     return HEADS.parse(text)
 
 

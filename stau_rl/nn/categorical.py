@@ -49,6 +49,14 @@ class HeadCategorical(Distribution):
     Raises:
         ValueError: no entries, a head of free mass, a head that changes with t; where validated: bad scores (with the
             share of bad rows) or a row without an unmasked entry.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import HeadCategorical
+        >>> mask = torch.tensor([True, False, True, True])
+        >>> policy = HeadCategorical(torch.tensor([0.3, 9.0, 2.0, 0.0]), "s_tau(tau=5)", mask=mask)
+        >>> policy.probs.round(decimals=4), policy.mode
+        (tensor([0.0103, 0.0000, 0.9861, 0.0036]), tensor(2))
     """
 
     arg_constraints = {"scores": constraints.independent(constraints.real, 1)}  # noqa: RUF012 (torch's own form)

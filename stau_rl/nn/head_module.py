@@ -1,14 +1,4 @@
-"""Heads as modules: scores in, logits out, with learnable parameters of their own.
-
->>> import torch
->>> from stau_rl import STauHead
->>> head = STauHead(tau=5.0)
->>> logits = head(torch.tensor([[0.3, -1.2, 2.0, 0.0]]))
->>> torch.distributions.Categorical(logits=logits).probs.detach().round(decimals=4)
-tensor([[0.0103, 0.0000, 0.9860, 0.0036]])
->>> sorted(head.state_dict())
-['log_tau']
-"""
+"""Heads as modules: scores in, logits out, with learnable parameters of their own."""
 
 import math
 
@@ -40,6 +30,15 @@ class HeadModule(LearnedHead):
     Raises:
         ValueError: an unknown head or parameter, a starting value on its bound, a schedule, a `shape` with nothing to
             learn, or an offset that is not finite.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import HeadModule
+        >>> head = HeadModule("escort(p=2)", learn=("p",))
+        >>> head(torch.tensor([1.0, 2.0])).exp().detach().round(decimals=4)
+        tensor([0.2000, 0.8000])
+        >>> sorted(head.state_dict())
+        ['log_p']
     """
 
     def __init__(
@@ -124,6 +123,16 @@ class STauHead(HeadModule):
 
     Raises:
         ValueError: an argument is out of range; the message names it.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import STauHead
+        >>> head = STauHead(tau=5.0)
+        >>> logits = head(torch.tensor([[0.3, -1.2, 2.0, 0.0]]))
+        >>> torch.distributions.Categorical(logits=logits).probs.detach().round(decimals=4)
+        tensor([[0.0103, 0.0000, 0.9860, 0.0036]])
+        >>> sorted(head.state_dict())
+        ['log_tau']
     """
 
     def __init__(
@@ -152,6 +161,12 @@ class SoftmaxHead(HeadModule):
 
     Raises:
         ValueError: an argument is out of range; the message names it.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import SoftmaxHead
+        >>> SoftmaxHead(beta=2.0)(torch.tensor([0.0, 1.0])).exp().round(decimals=4)
+        tensor([0.1192, 0.8808])
     """
 
     def __init__(
@@ -179,6 +194,14 @@ class EscortHead(HeadModule):
 
     Raises:
         ValueError: an argument is out of range; the message names it.
+
+    Source: Mei et al., "Escaping the gravitational pull of softmax", NeurIPS 2020.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import EscortHead
+        >>> EscortHead(p=2.0)(torch.tensor([1.0, 2.0])).exp().round(decimals=4)
+        tensor([0.2000, 0.8000])
     """
 
     def __init__(

@@ -40,6 +40,13 @@ def parameter_groups(module: nn.Module, lr: float, head_lr: float) -> list[dict[
 
     Raises:
         ValueError: a learning rate is negative or not finite.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import STauHead, parameter_groups
+        >>> policy = torch.nn.Sequential(torch.nn.Linear(4, 3), STauHead(tau=2.0))
+        >>> [(len(group["params"]), group["lr"]) for group in parameter_groups(policy, lr=1e-3, head_lr=1e-4)]
+        [(2, 0.001), (1, 0.0001)]
     """
     for name, rate in (("lr", lr), ("head_lr", head_lr)):
         check_rate(name, rate)
@@ -67,6 +74,16 @@ class TauWarmup:
 
     Raises:
         ValueError: `steps` is negative, or the module learns no head parameter.
+
+    Examples:
+        >>> from stau_rl import STauHead, TauWarmup
+        >>> head = STauHead(tau=2.0)
+        >>> warm_up = TauWarmup(head, steps=1)
+        >>> head.log_tau.requires_grad
+        False
+        >>> warm_up.step()
+        >>> head.log_tau.requires_grad
+        True
     """
 
     def __init__(self, module: nn.Module, steps: int) -> None:
@@ -184,6 +201,16 @@ class TargetEntropy(EntropyControl):
 
     Source: Haarnoja et al., "Soft actor-critic algorithms and applications", 2018, section 5; the target as a share of
     log n: Christodoulou, "Soft actor-critic for discrete action settings", 2019.
+
+    Examples:
+        >>> import torch
+        >>> from stau_rl import STauHead, TargetEntropy
+        >>> head = STauHead(tau=5.0)
+        >>> control = TargetEntropy(head, share=0.5, lr=1.0)
+        >>> control.update(torch.tensor([[0.3, -1.2, 2.0, 0.0]])) < 0.5    # too sharp, so tau falls
+        True
+        >>> bool(head.value("tau") < 5.0)
+        True
     """
 
     def __init__(self, head: HeadModule, share: float, lr: float = 0.01) -> None:

@@ -28,9 +28,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], keys: int = 1) -
             room = WIDEST - 1 - sum(widths[:keys])
         parts[-1].append(place)
         room -= widths[place]
-    return "\n\n".join(_plain(header, body, left + part) for part in parts or [[]])
+    return "\n\n".join(_part(header, body, left + part) for part in parts or [[]])
 
 
-def _plain(header: Sequence[str], rows: Iterable[Sequence[str]], places: Sequence[int]) -> str:
+def listing(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts, in one piece however wide: a reader of Markdown wraps its cells."""
+    return _part(header, rows, range(len(header)))
+
+
+def _part(header: Sequence[str], rows: Iterable[Sequence[str]], places: Sequence[int]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line[place] for place in places) + " |" for line in lines)
+
+
+def code(text: str) -> str:
+    """Text as code for a cell of a table; a bar in it is written so that every reader of Markdown shows a bar."""
+    return f"<code>{text.replace('<', '&lt;').replace('|', '&#124;')}</code>" if "|" in text else f"`{text}`"

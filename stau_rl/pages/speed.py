@@ -1,4 +1,4 @@
-"""`python -m stau_rl.pages.speed` redraws docs/speed.png from the committed rows; `pages.readme` writes their tables.
+"""`python -m stau_rl.pages.speed` redraws docs/speed.png from the committed rows; `pages.tables` writes the tables.
 
 Of every device, engine, head and number of arms the last row counts.
 """
@@ -16,18 +16,19 @@ from stau_rl.figures.grid import legend_below
 from stau_rl.figures.palette import DASHED, DOTTED, SOLID, Look, looks
 from stau_rl.figures.save import both, save
 from stau_rl.figures.style import WIDTH, ground, headline, plain_log
-from stau_rl.pages.paths import DOCS
+from stau_rl.pages.paths import DOCS, RESULTS
 from stau_rl.speed.loops import PEERS_ARMS
-from stau_rl.speed.rows import PEERS, ROWS, compare, latest, read
+from stau_rl.speed.rows import PEERS, compare, latest, read
 
 FIGURE = DOCS / "speed.png"
+ROWS = RESULTS / "speed.csv"
 NOTHING = "-"
 LOWER = 2.9
 """Inches of the panels by the number of arms."""
 
 
 def tables(rows: pd.DataFrame) -> dict[str, list[tuple[str, ...]]]:
-    """The README's tables, header first: `speed` at ten arms beside the peers, `speed_arms` of the engines by arms.
+    """The tables of docs/speed.md, header first: `speed` beside the peers, `speed_arms` by the number of arms.
 
     Args:
         rows: as in `stau_rl.speed.rows`.

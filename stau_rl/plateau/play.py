@@ -156,7 +156,7 @@ def run_plateau(
         ValueError: an argument is out of range, a text does not parse, a head cannot start there, the folder is not
             free, or the device is not there.
 
-    Example:
+    Examples:
         >>> from stau_rl import run_plateau
         >>> heads = ["softmax", "s_tau(tau=2)"]
         >>> result = run_plateau(heads, [3], ["each(p=0.01)"], ["exact"], [4.0, 40.0], 500, draws=8, tuning_draws=8)

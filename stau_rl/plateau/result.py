@@ -22,7 +22,7 @@ class PlateauResult:
     Attributes:
         rows: all rows; `stau_rl.plateau.play` has the columns, `stau_rl.plateau.cell` those of `curve` rows.
 
-    Example:
+    Examples:
         >>> from stau_rl import PlateauResult
         >>> result = PlateauResult.load("runs/plateau")  # doctest: +SKIP
         >>> result.table("best")[["start", "method", "failed", "steps"]]  # doctest: +SKIP

@@ -23,6 +23,17 @@ def load_plugin(path: str | Path) -> list[str]:
 
     Raises:
         ValueError: the file is missing, raises an error, or registers nothing; then no head of it stays registered.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import stau_rl
+        >>> text = "from stau_rl.plugin import head; head('cubic', a=1.0)(lambda scores, a: a * scores**3)"
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "cubic.py")
+        ...     _ = file.write_text(text)
+        ...     stau_rl.load_plugin(file)
+        ['cubic']
     """
     file = Path(path).resolve()
     try:

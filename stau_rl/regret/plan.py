@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stau_rl import __version__
 from stau_rl.agents.bandit import Policy, parse_policy
 from stau_rl.envs.arms import Arms, EmpiricalArms, parse_arms
 from stau_rl.kernels.contract import ArmTable
@@ -16,6 +15,7 @@ from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
 from stau_rl.machine.ranks import Ranks
 from stau_rl.machine.stamp import current_commit, device_name, versions
+from stau_rl.machine.version import VERSION
 from stau_rl.plugin.plugin_head import plugin_hashes
 from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.files import FORMAT
@@ -132,7 +132,7 @@ def _spec(
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "format": FORMAT,
-        "version": __version__,
+        "version": VERSION,
         "arms": str(arms),
         "arm_labels": list(arms.labels),
         "policies": policies,

@@ -18,7 +18,22 @@ if TYPE_CHECKING:
 
 
 class RegretResult(Regrets):
-    """Regret of P policies at C checkpoints on n instances of K arms; the arrays are those of `Regrets`."""
+    """Regret of P policies at C checkpoints on n instances of K arms; the arrays are those of `Regrets`.
+
+    Attributes:
+        spec: what was run, on which engine, as `spec.json` has it.
+        policies: texts of the policies, in their order.
+        checkpoints: steps at which regrets are kept.
+
+    Examples:
+        >>> import stau_rl
+        >>> result = stau_rl.run_regret("bernoulli(means=[0.9, 0.1])", ["ucb1", "random"], horizon=1000, instances=64)
+        >>> last = result.summary().query("step == 1000").set_index("policy")
+        >>> bool(last.regret["ucb1"] < last.regret["random"])
+        True
+        >>> result.compare("random").columns.tolist()[:4]
+        ['policy', 'baseline', 'step', 'difference']
+    """
 
     def __repr__(self) -> str:
         """A line about the run; `summary` and `compare` have the numbers."""

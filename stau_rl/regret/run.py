@@ -71,6 +71,13 @@ def run_regret(
         ValueError: for an argument out of range, text that does not parse, a schedule that is not legal at every step,
             an engine that cannot run a policy, or an output directory that is not free. Nothing is written then.
         ConnectionError: a process that shares the run has ended.
+
+    Examples:
+        >>> import stau_rl
+        >>> policies = ["centred_ucb | softmax(beta=1)", "centred_ucb | s_tau(tau=5)"]
+        >>> result = stau_rl.run_regret("bernoulli(k=10)", policies, horizon=1000, instances=64)
+        >>> print(result)
+        RegretResult(2 policies on bernoulli(k=10), 64 instances, 1000 steps, seed 0)
     """
     phases = phases or Phases()
     ranks = current_ranks()

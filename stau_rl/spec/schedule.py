@@ -48,11 +48,14 @@ BLOCK = 1024
 class Schedule:
     """A number that changes with the step t = 1, 2, ...
 
-    >>> Schedule.parse("1 + 5*log(t)").at(1)
-    1.0
-
     Attributes:
         tree: the expression; `parse` makes it from text.
+
+    Examples:
+        >>> import stau_rl
+        >>> schedule = stau_rl.Schedule.parse("1 + 5*log(t)")
+        >>> schedule.at(1), round(schedule.at(100), 4)
+        (1.0, 24.0259)
     """
 
     tree: Tree

@@ -1,4 +1,4 @@
-"""The committed rows of `stau-rl speed`: a file that grows by one run at a time."""
+"""The rows of `stau-rl speed`: a file that grows by one run at a time."""
 
 import csv
 import os
@@ -10,7 +10,8 @@ import pandas as pd
 from stau_rl.files.whole import whole_file
 from stau_rl.machine.stamp import current_commit, versions
 
-ROWS = Path(__file__).resolve().parents[2] / "notebooks" / "results" / "speed.csv"
+# Where rows go that are given no other file, in the folder that the command is called from.
+ROWS = Path("speed.csv")
 COLUMNS = (
     "commit",
     "dirty",
@@ -115,8 +116,8 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
     return table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
 
-def read(path: Path = ROWS) -> pd.DataFrame:
-    """All rows."""
+def read(path: Path) -> pd.DataFrame:
+    """All rows of a file."""
     return pd.read_csv(path)
 
 

@@ -65,7 +65,7 @@ def run_study(
     Raises:
         ValueError: an argument is out of range, a text does not parse, or the folder is not free.
 
-    Example:
+    Examples:
         >>> from stau_rl import run_study
         >>> families = ["ucb | softmax", "ucb | s_tau(tau=5)"]
         >>> result = run_study(families, ["bernoulli(means=[0.9, 0.1])"], 50, 40, sweeps=())

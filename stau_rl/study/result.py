@@ -22,7 +22,7 @@ class StudyResult:
         rows: a row per comparison and setting, with the columns of `stau_rl.study.compare` and `p_holm`.
         notes: a sentence for each sweep, or point of one, that was left out. A result that was loaded has none.
 
-    Example:
+    Examples:
         >>> from stau_rl import StudyResult
         >>> result = StudyResult.load("runs/study")  # doctest: +SKIP
         >>> result.table("tuned")[["value", "policy", "percent", "p_holm"]]  # doctest: +SKIP
