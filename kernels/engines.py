@@ -80,7 +80,7 @@ class Engine:
     def check(self, policy: Any, arms: ArmTable, horizon: int) -> None:
         """Raise an EngineError if this engine cannot run `policy`; the message names one that can."""
         if self.name in ("numba", "triton"):
-            import_module(f"stau_rl.kernels.{self.name}_plan").make_plan(policy.lowered(), arms, horizon)
+            import_module(self.module.replace(".loop", ".plan")).make_plan(policy.lowered(), arms, horizon)
 
     def require(self) -> None:
         """Raise an EngineError if what this engine is built on is not installed here."""
