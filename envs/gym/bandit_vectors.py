@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from stau_rl.envs.arms.table_arms import TableArms
 from stau_rl.envs.gym.bandit_models import BanditModel, ContextualModel
 from stau_rl.envs.gym.bandits import (
     bernoulli_model,
@@ -222,7 +223,7 @@ class EmpiricalBanditVectorEnv(BanditVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        observations: Mapping[str, Sequence[float]] | None = None,
+        observations: Mapping[str, Sequence[float]] | TableArms | None = None,
         file: str | None = None,
         arm: str | None = None,
         reward: str | None = None,

@@ -211,8 +211,8 @@ class EmpiricalBanditEnv(BanditEnv):
     insecticides and the rewards the insects counted on twelve plots each, with the sign turned: fewer is better.
 
     ## Action Space
-    `Discrete(K)`: the arm to pull. Arms are in the order given; those of a file in numeric order of their labels if
-    all are numbers, else in text order.
+    `Discrete(K)`: the arm to pull. Arms are in the order given; those of a file in order of their exact values if all
+    labels are plain numbers, else in text order.
 
     ## Observation Space
     `Discrete(1)`: there is one state, 0.
@@ -227,7 +227,7 @@ class EmpiricalBanditEnv(BanditEnv):
     Terminates after `horizon` pulls.
 
     Args:
-        observations: rewards by the label of the arm.
+        observations: rewards by the label of the arm, or `stau_rl.envs.arms.TableArms`.
         file: CSV or Parquet file in long form instead, a row per observation.
         arm: with `file`, the column that names the arm.
         reward: with `file`, the column that holds the reward.
@@ -237,7 +237,7 @@ class EmpiricalBanditEnv(BanditEnv):
 
     def __init__(
         self,
-        observations: Mapping[str, Sequence[float]] | None = None,
+        observations: Mapping[str, Sequence[float]] | TableArms | None = None,
         file: str | None = None,
         arm: str | None = None,
         reward: str | None = None,
@@ -260,7 +260,10 @@ def gaussian_model(k: int, means: Sequence[float] | None, loc: float, scale: flo
 
 
 def empirical_model(
-    observations: Mapping[str, Sequence[float]] | None, file: str | None, arm: str | None, reward: str | None
+    observations: Mapping[str, Sequence[float]] | TableArms | None,
+    file: str | None,
+    arm: str | None,
+    reward: str | None,
 ) -> BanditModel:
     """Empirical arms; a ValueError names a bad argument."""
     from stau_rl.envs.arms.empirical import EmpiricalArms
@@ -268,7 +271,7 @@ def empirical_model(
     if file is None:
         if arm is not None or reward is not None:
             raise ValueError("arm and reward name columns of a file; give the file too")
-        return ArmsModel(TableArms.of(observations))
+        return ArmsModel(observations if isinstance(observations, TableArms) else TableArms.of(observations))
     if observations is not None or arm is None or reward is None:
         raise ValueError("file needs the columns arm and reward, and no observations")
     return ArmsModel(EmpiricalArms(file, arm, reward))

@@ -115,9 +115,7 @@ def save_figure(result: Regrets, path: Path) -> None:
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = plot_regret(result, figure.add_subplot(), legend="outside")
         spec = result.spec
-        axes.set_title(
-            f"{spec.get('arms', '')}, {spec['instances']} instances, mean and 95 % band", loc="left", wrap=True
-        )
+        axes.set_title(f"{result.arms_shown}, {spec['instances']} instances, mean and 95 % band", loc="left", wrap=True)
         figure.savefig(path, format="png", dpi=150, metadata={"Software": None})
 
 

@@ -70,7 +70,7 @@ def render(result: RegretResult) -> RenderableType:
     rows = final_rows(result)
     spec = result.spec
     title = (
-        f"Pseudo-regret after {spec['horizon']} steps on {spec['arms']}, {spec['instances']} instances, "
+        f"Pseudo-regret after {spec['horizon']} steps on {result.arms_shown}, {spec['instances']} instances, "
         f"seed {spec['seed']}: mean and 95 % interval"
     )
     comparison = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stau_rl import __version__
 from stau_rl.agents.bandit import Policy, parse_policy
-from stau_rl.envs.arms import Arms, EmpiricalArms, parse_arms
+from stau_rl.envs.arms import Arms, parse_arms
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.heads import Head
 from stau_rl.kernels.contract import Block
@@ -314,7 +314,7 @@ def _spec(
         spec["engine_note"] = "; ".join(notes)
     if plugins:
         spec["plugins"] = plugins
-    if isinstance(arms, EmpiricalArms):
+    if arms.digest:
         spec["arms_sha256"] = arms.digest
     means: NDArray[np.float64] | None = arms.fixed_means
     if means is not None:
