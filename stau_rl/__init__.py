@@ -4,11 +4,15 @@
 attention, and measures what it changes. Public names load on first use, so `import stau_rl` is light.
 """
 
+import time
 from importlib import import_module
 from typing import Any
 
 from stau_rl.gym_hook import register_when_loaded
 from stau_rl.moved import say_where
+
+BEGUN = time.perf_counter()
+"""When the package was imported first: what comes next is part of a command's run."""
 
 __version__ = "0.1.0"
 
