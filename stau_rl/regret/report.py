@@ -143,6 +143,7 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
         "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
     )
+    yield from result.spec.get("notes", [])
     base = _pipe(baseline)
     for text, row in by_policy.items():
         pipe = _pipe(text)

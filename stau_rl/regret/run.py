@@ -18,7 +18,6 @@ from stau_rl import __version__
 from stau_rl.agents.bandit import Policy, parse_policy
 from stau_rl.envs.arms import Arms, parse_arms
 from stau_rl.files.identity import first_difference, identity
-from stau_rl.heads import Head
 from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
@@ -149,9 +148,6 @@ def _plan(
     instances = _check_count("instances", instances, MAX_INSTANCES)
     split_seed(seed)
     steps = _check_checkpoints(checkpoints, horizon)
-    for policy in parsed:
-        if isinstance(head := getattr(policy, "head", None), Head):
-            head.check_steps(horizon)
     names = [str(policy) for policy in parsed]
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:
@@ -159,7 +155,7 @@ def _plan(
     _check_memory(len(names), arms.size, instances, len(steps), horizon)
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
-    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
+    spec = _spec(arms, parsed, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
     part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
     return Plan(arms, parsed, choices, spec, part)
 
@@ -284,7 +280,7 @@ def peak_gpu_memory_mib(choices: list[Choice], ranks: Ranks) -> float:
 
 def _spec(
     arms: Arms,
-    policies: list[str],
+    parsed: list[Policy],
     horizon: int,
     instances: int,
     seed: int,
@@ -298,7 +294,7 @@ def _spec(
         "version": __version__,
         "arms": str(arms),
         "arm_labels": list(arms.labels),
-        "policies": policies,
+        "policies": [str(policy) for policy in parsed],
         "horizon": horizon,
         "instances": instances,
         "seed": int(seed),
@@ -312,6 +308,8 @@ def _spec(
     notes = list(dict.fromkeys(choice.note for choice in choices if choice.note))
     if notes:
         spec["engine_note"] = "; ".join(notes)
+    if told := [note for policy in parsed if (note := policy.note(arms))]:
+        spec["notes"] = told
     if plugins:
         spec["plugins"] = plugins
     if arms.digest:
