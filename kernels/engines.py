@@ -93,7 +93,18 @@ class Engine:
             raise Float32Error(why, "dtype='float64'")
 
     def require(self) -> None:
-        """Raise an EngineError if what this engine is built on is not installed here."""
+        """Raise an EngineError if what this engine is built on is not installed here, or is switched off."""
+        if self.name == "numba":
+            if find_spec("numba") is None:
+                raise MissingEngineError(
+                    "engine 'numba' needs the package numba, which is not installed; engine='torch' runs it"
+                )
+            import numba
+
+            if numba.config.DISABLE_JIT:
+                raise MissingEngineError(
+                    "engine 'numba' compiles, which NUMBA_DISABLE_JIT=1 forbids; unset it, or engine='torch' runs it"
+                )
         if self.name == "triton" and find_spec("triton") is None:
             raise MissingEngineError(
                 "engine 'triton' needs the package triton, which is not installed; engine='torch' runs it"
@@ -159,13 +170,16 @@ def choose_engine(
         dtype: `float32`, `float64` or `auto`, the engine's own.
 
     Raises:
-        ValueError: an unknown engine, device or dtype, or a device that is not there.
+        ValueError: an unknown engine, device or dtype, a device that is not there, or a schedule of the policy's head
+            that is not legal at a step that is played.
         EngineError: the engine named cannot run this policy, on this device or in this type.
     """
     if engine != "auto" and engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known: auto, {', '.join(ENGINES)}")
     if dtype not in ("auto", "float32", "float64"):
         raise ValueError(f"unknown dtype {dtype!r}; known: auto, float32, float64")
+    if policy.head is not None:
+        policy.head.check_steps(horizon)
     place = find_device(device, engine)
     if engine != "auto":
         return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
@@ -221,8 +235,8 @@ def _try(engine: Engine, policy: Any, arms: ArmTable, horizon: int, place: str, 
     if dtype != "auto" and dtype not in engine.dtypes:
         able = [other.name for other in ENGINES.values() if dtype in other.dtypes]
         raise EngineError(f"engine {engine.name!r} has no {dtype} scores; {', '.join(able)} has")
-    engine.check(policy, arms, horizon, dtype)
     engine.require()
+    engine.check(policy, arms, horizon, dtype)
     return Choice(engine, place, engine.dtypes[0] if dtype == "auto" else dtype)
 
 

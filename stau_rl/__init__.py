@@ -44,6 +44,7 @@ Rooms: `heads`, `calibration`, `statistics`, `plotting`, `envs`, `agents`, `kern
 Names load on first use, so `import stau_rl` is light.
 """
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,9 @@ if TYPE_CHECKING:
     from stau_rl.study.result import StudyResult
 
 # In the order of the docstring.
+BEGUN = time.perf_counter()
+"""When the package was imported first: what comes next is part of a command's run."""
+
 _LAZY = {
     "run_regret": "stau_rl.regret.run",
     "RegretResult": "stau_rl.regret.result",

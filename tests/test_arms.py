@@ -15,7 +15,7 @@ from scipy import stats
 from stau_rl.agents.bandit import parse_policy
 from stau_rl.envs.arms import Arms, BernoulliArms, EmpiricalArms, GaussianArms, observations, parse_arms
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 from stau_rl.spec.grammar import SpecError
 
 

@@ -217,7 +217,7 @@ def test_empirical_means_cannot_be_set():
         ({"horizon": 1.5}, "horizon must be a whole number"),
         ({"k": 0}, "k must"),
         ({"means": [2.0]}, "2.0"),
-        ({"render_mode": "human"}, "draw"),
+        ({"render_mode": "human"}, "all that is drawn here"),
     ],
 )
 def test_bad_arguments_are_named(kwargs, message):
@@ -249,8 +249,68 @@ def test_a_vector_environment_says_what_it_cannot_do():
         native("stau_rl/BernoulliBandit-v0", 2, autoreset_mode=AutoresetMode.DISABLED)
     with pytest.raises(ValueError, match="one number or 2"):
         native("stau_rl/BernoulliBandit-v0", 2).reset(seed=[1, 2, 3])
-    with pytest.raises(gym.error.ResetNeeded, match="before their first step"):
+    with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
         native("stau_rl/BernoulliBandit-v0", 2).step(np.zeros(2, dtype=np.int64))
+
+
+@pytest.mark.parametrize("kind", ["Bernoulli", "Gaussian", "Contextual", "Empirical"])
+def test_nothing_is_played_or_drawn_before_a_reset(kind):
+    from stau_rl.envs.gym import bandit_vectors, bandits
+
+    single = getattr(bandits, f"{kind}BanditEnv")(render_mode="rgb_array")
+    several = getattr(bandit_vectors, f"{kind}BanditVectorEnv")(2, render_mode="rgb_array")
+    for ask in (lambda: single.step(0), lambda: several.step(np.zeros(2, dtype=int)), single.render, several.render):
+        with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
+            ask()
+
+
+@pytest.mark.parametrize("horizon", [2, 3, 5])
+@pytest.mark.parametrize("mode", MODES)
+def test_vectors_are_cut_off_as_gymnasium_cuts_off_single_ones(horizon, mode):
+    limits = {"horizon": horizon, "max_episode_steps": 3, "k": 4}
+    ours = native("stau_rl/GaussianBandit-v0", 2, autoreset_mode=mode, **limits)
+    theirs = SyncVectorEnv([lambda: gym.make("stau_rl/GaussianBandit-v0", **limits)] * 2, autoreset_mode=mode)
+    assert_array_equal(ours.reset(seed=4)[1]["best_mean"], theirs.reset(seed=4)[1]["best_mean"])
+    ends = []
+    for step in range(12):
+        (_, *mine, _), (_, *expected, _) = (env.step(np.array([step % 4, 1])) for env in (ours, theirs))
+        for one, other in zip(mine, expected, strict=True):
+            assert_array_equal(one, other)
+        ends.append((bool(mine[1][0]), bool(mine[2][0])))
+    assert (any(end for end, _ in ends), any(cut for _, cut in ends)) == (horizon <= 3, horizon >= 3)
+    with pytest.raises(ValueError, match="max_episode_steps must be a whole number of at least 1, got 0"):
+        native("stau_rl/GaussianBandit-v0", 2, max_episode_steps=0)
+    assert native("stau_rl/GaussianBandit-v0", 2, max_episode_steps=-1).max_episode_steps is None
+
+
+def test_pictures_show_means_best_and_pulled_arm():
+    """What libraries ask for by default: Stable-Baselines3 makes every id with render_mode="rgb_array"."""
+    means = {"means": [0.25, 0.75, 0.5], "render_mode": "rgb_array", "horizon": 4}
+    env = gym.make("stau_rl/BernoulliBandit-v0", **means)
+    env.reset(seed=0)
+    env.step(0)
+    picture = env.render()
+    assert picture.dtype == np.uint8
+    assert picture.shape == (120, 240, 3)
+    blue, grey, orange = (0, 114, 178), (190, 196, 204), (230, 159, 0)
+    bars = picture[:, 40::80]
+    # Foot 8, then 8 for the least mean to 8 + 96 for the largest.
+    assert [int(np.isin(bars[:-8, k, 0], (0, 190)).sum()) for k in range(3)] == [8, 104, 56]
+    assert [tuple(bars[-9, k]) for k in range(3)] == [grey, blue, grey]
+    assert [tuple(bars[-1, k]) for k in range(3)] == [orange, (255,) * 3, (255,) * 3]
+    envs = native("stau_rl/BernoulliBandit-v0", 2, **means)
+    envs.reset(seed=0)
+    envs.step(np.array([0, 2]))
+    first, second = envs.render()
+    assert_array_equal(first, picture)
+    assert tuple(second[-1, 200]) == orange
+
+
+def test_a_picture_needs_a_mode():
+    env = gym.make("stau_rl/BernoulliBandit-v0").unwrapped
+    env.reset(seed=0)
+    with pytest.warns(UserWarning, match="without a render mode"):
+        assert env.render() is None
 
 
 @pytest.mark.parametrize("counts", [(1, 3, 2), (1500, 1, 700), (5000, 5000)])

@@ -11,7 +11,7 @@ from stau_rl.envs.arms import parse_arms
 from stau_rl.files.identity import identity
 from stau_rl.kernels.contract import EngineError
 from stau_rl.kernels.engines import ENGINES, choose_engine, why_no_cuda
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 
 
 class Cuda:

@@ -19,7 +19,7 @@ from stau_rl.checks.divergence import divergences
 from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.contract import ArmTable, Block, EngineError
 from stau_rl.kernels.engines import ENGINES, choose_engine
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "golden_bandits.json").read_text())
 every_engine = pytest.mark.parametrize(

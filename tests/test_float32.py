@@ -15,7 +15,7 @@ from stau_rl.kernels.cpu import plan as numba_plan
 from stau_rl.kernels.engines import ENGINES, choose_engine
 from stau_rl.kernels.float32 import Float32Error, misfit
 from stau_rl.kernels.gpu import plan as triton_plan
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 
 EMPTY, NOWHERE = np.empty(0), np.empty(0, dtype=np.int64)
 

@@ -1,11 +1,14 @@
 """The split of a run's time: every moment belongs to one phase, and the parts add up."""
 
 import json
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from stau_rl.machine.phases import PHASES, Phases, process_age, sentence
+from stau_rl.machine.phases import PHASES, Phases, sentence
 from stau_rl.regret.run import run_regret
 
 
@@ -36,11 +39,15 @@ def test_every_moment_belongs_to_one_phase(monkeypatch: pytest.MonkeyPatch) -> N
     )
 
 
-def test_the_age_of_this_process_counts_what_was_before_the_first_line() -> None:
-    before, begun = process_age(), time.perf_counter()
-    assert before >= 0.0
-    # Ticks are hundredths of a second; where nothing says, both are 0.
-    assert process_age() - before <= time.perf_counter() - begun + 0.05
+def test_what_a_shell_did_before_it_became_this_process_does_not_count() -> None:
+    code = (
+        "import time; begun = time.perf_counter(); from stau_rl.machine.phases import work_age; time.sleep(0.05); "
+        "age = work_age(); print(age, time.perf_counter() - begun)"
+    )
+    command = ["sh", "-c", 'sleep 0.3; exec "$0" -c "$1"', sys.executable, code]
+    run = subprocess.run(command, cwd=Path(__file__).resolve().parents[1], capture_output=True, text=True, check=True)
+    age, here = map(float, run.stdout.split())
+    assert 0.05 <= age <= here
 
 
 @pytest.mark.parametrize("kept", [False, True])

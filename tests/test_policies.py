@@ -26,7 +26,9 @@ from stau_rl.agents.bandit.scores import CentredUcb, Mean, Ucb
 from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import HEADS, Argmax, Escort, Softmax, STau
 from stau_rl.kernels.torch_loop import Draws, State
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
+from stau_rl.regret.report import final_rows, sentences
+from stau_rl.regret.run import run_regret
 from stau_rl.spec.grammar import SpecError
 
 
@@ -247,3 +249,43 @@ def test_the_mass_of_a_head_must_fit_the_policy() -> None:
         parse_policy("ucb | softmax | renormalise")
     with pytest.raises(SpecError, match="got a pipe of 3"):
         parse_policy("ucb | power_norm | renormalise(2)")
+
+
+@pytest.mark.parametrize(
+    ("policy", "arms", "note"),
+    [
+        ("thompson", "gaussian(k=10)", ""),
+        ("thompson", "gaussian(means=[3, 0])", ""),
+        ("thompson", "bernoulli(k=10)", ""),
+        ("ucb1", "gaussian(means=[900, 910])", ""),
+        ("thompson(prior_mean=900, prior_sd=10)", "gaussian(means=[900, 910])", ""),
+        (
+            "thompson",
+            "gaussian(means=[3.5, 0])",
+            "(0 to 3.5) lie up to 3.5 standard deviations from its prior N(0, ",
+        ),
+        ("thompson(prior_sd=0.5)", "gaussian(means=[-2, 1])", "(-2 to 1) lie up to 4 standard deviations"),
+        # 95 % of the drawn means lie within 1.96 of 900.
+        ("thompson", "gaussian(k=10, loc=900)", "(898 to 902) lie up to 902 standard deviations"),
+        (
+            "thompson",
+            "table(observations=[[1000, 3000], [-500, -1500]])",
+            "a prior that fits is thompson(prior_mean=500, prior_sd=1.5e+03).",
+        ),
+    ],
+)
+def test_a_prior_far_from_the_arms_is_told(policy: str, arms: str, note: str) -> None:
+    result = run_regret(arms, [policy, "random"], 5, 3, engine="torch")
+    assert result.spec.get("notes", []) == ([] if not note else [parse_policy(policy).note(parse_arms(arms))])
+    told = "\n".join(sentences(result, final_rows(result)))
+    assert note in told
+    assert ("misleads it" in told) == bool(note)
+
+
+def test_the_prior_that_is_offered_fits() -> None:
+    arms = parse_arms("table(observations=[[1000, 3000], [-500, -1500]])")
+    offered = parse_policy("thompson").note(arms).split(" is ")[1].rstrip(".")
+    assert parse_policy(offered).note(arms) == ""
+    result = run_regret(arms, ["thompson", offered], 200, 50, engine="torch")
+    first, second = result.regret[:, -1].mean(-1)
+    assert second < first / 5

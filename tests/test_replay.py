@@ -9,7 +9,7 @@ from stau_rl.agents.bandit import parse_policy
 from stau_rl.checks.replay import replay
 from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 
 ARMS = "bernoulli(means=[0.55, 0.5, 0.45])"
 

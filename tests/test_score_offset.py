@@ -7,7 +7,8 @@ from stau_rl.agents.bandit import parse_policy
 from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels import torch_loop
 from stau_rl.kernels.cpu import loop as numba_loop
-from stau_rl.regret.run import arm_table, run_regret
+from stau_rl.regret.arm_table import arm_table
+from stau_rl.regret.run import run_regret
 
 HORIZON, INSTANCES = 60, 64
 

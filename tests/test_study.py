@@ -19,7 +19,8 @@ from stau_rl.heads import HEADS, Head, parse_head
 from stau_rl.kernels.philox import split_seed
 from stau_rl.kernels.purposes import PURPOSES, SEED_BITS, purpose_seed
 from stau_rl.kernels.torch_loop import simulate
-from stau_rl.regret.run import arm_table, run_regret
+from stau_rl.regret.arm_table import arm_table
+from stau_rl.regret.run import run_regret
 from stau_rl.study import compare as study_compare
 from stau_rl.study.compare import play_setting
 from stau_rl.study.family import Family, change_score

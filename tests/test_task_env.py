@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
 from stau_rl.envs.gym.task_env import TaskEnv
@@ -27,7 +28,7 @@ def test_every_task_has_an_id() -> None:
 def test_the_checker_finds_nothing(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(gymnasium.make(name).unwrapped, skip_render_check=True)
+        check_env(gymnasium.make(name).unwrapped)
 
 
 @each_id
@@ -89,11 +90,15 @@ def test_the_loudest_task_has_a_space() -> None:
 
 def test_misuse_is_named() -> None:
     env = TaskEnv("recall")
-    with pytest.raises(RuntimeError, match="call reset"):
-        env.step(np.int64(0))
+    for ask in (lambda: env.step(np.int64(0)), env.render):
+        with pytest.raises(ResetNeeded, match="call reset"):
+            ask()
     env.reset(seed=0)
     with pytest.raises(ValueError, match=r"action must lie in \[0, 17\]"):
         env.step(np.int64(18))
+    env.step(np.int64(17))
+    with pytest.raises(ResetNeeded, match="step needs an episode that is under way"):
+        env.step(np.int64(17))
     with pytest.raises(ValueError, match="options may hold 'index', got 'item'"):
         env.reset(options={"item": 3})
     for index in (-1, 1.7, "a", 1 << 70):
@@ -109,6 +114,17 @@ def test_misuse_is_named() -> None:
         TaskEnv("recall", foo=2)
 
 
+def test_pictures_show_the_item_and_mark_the_query() -> None:
+    env = gymnasium.make("stau_rl/AssociativeRecall-v0", render_mode="rgb_array", pairs=2, keys=3, values=2)
+    observation, _ = env.reset(seed=0)
+    picture = env.render()
+    assert picture.dtype == np.uint8
+    # Five places of 48 pixels; the query is the last, and tokens 0 to 4 are of five shades.
+    assert picture.shape == (24, 240, 3)
+    assert picture[0, ::48, 0].tolist() == [240 - 50 * token for token in observation["tokens"]]
+    assert picture[-1, ::48].tolist() == [[255, 255, 255]] * 4 + [[230, 159, 0]]
+
+
 def test_registering_imports_neither_torch_nor_a_task() -> None:
     code = (
         "import sys\nfrom stau_rl.envs.gym.task_registration import register_tasks\nregister_tasks()\n"
@@ -120,6 +136,6 @@ def test_registering_imports_neither_torch_nor_a_task() -> None:
 
 @pytest.mark.parametrize("first", ["registration", "task_registration", "bandits", "bandit_vectors", "task_env"])
 def test_any_module_of_the_environments_may_be_the_first_import(first: str) -> None:
-    code = f"import stau_rl.envs.{first}\nimport gymnasium\nprint('stau_rl/Passkey-v0' in gymnasium.registry)"
+    code = f"import stau_rl.envs.gym.{first}\nimport gymnasium\nprint('stau_rl/Passkey-v0' in gymnasium.registry)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "True"

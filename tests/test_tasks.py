@@ -213,3 +213,17 @@ def test_bad_numbers_of_items_are_refused() -> None:
     for size in (0, 2.5):
         with pytest.raises(ValueError, match="size must be a whole number, at least 1, got"):
             TaskDataset(Recall(), size, 0)  # type: ignore[arg-type]
+
+
+def test_near_distractors_are_twins_of_keys_of_their_own_item() -> None:
+    """Of 40 keys an item holds two, so that twins of any key would almost never be of its own."""
+    task = parse_task("recall(pairs=2, keys=40, values=5, distractor_ratio=2, distractors=near)")
+    kinds = task.kinds
+    tokens = task.items(3, torch.arange(200)).tokens[:, :-1].unflatten(-1, (6, 2))
+    near = (tokens[..., 0] >= kinds["near"].start) & (tokens[..., 0] < kinds["near"].stop)
+    assert near.sum(-1).tolist() == [4] * 200
+    twins = tokens[..., 0][near].unflatten(0, (200, 4)) - kinds["near"].start
+    keys = tokens[..., 0][~near].unflatten(0, (200, 2)) - kinds["keys"].start
+    assert (twins[..., None] == keys[:, None]).any(-1).all()
+    # Both keys have some: 800 fair draws leave neither below 300.
+    assert 300 < int((twins == keys[:, :1]).sum()) < 500

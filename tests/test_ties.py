@@ -11,13 +11,13 @@ from stau_rl.envs.arms.table_arms import TableArms
 from stau_rl.envs.gym.bandit_models import ArmsModel
 from stau_rl.kernels.contract import ArmTable, gaps_below_best, table_means
 from stau_rl.kernels.engines import ENGINES
+from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.burnetas_katehakis import (
     finite_support_constant,
     gaussian_unknown_deviation_constant,
     regret_constant,
 )
 from stau_rl.regret.lai_robbins import bernoulli_constant, gaussian_constant
-from stau_rl.regret.parts import arm_table
 
 # The sums differ in their last bit, whatever the order: 0.1 + 0.7 < 0.4 + 0.4.
 TWINS = {"a": [0.1, 0.7], "b": [0.4, 0.4], "c": [0.0, 0.5]}

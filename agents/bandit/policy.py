@@ -9,6 +9,7 @@ from stau_rl.heads import Head
 from stau_rl.spec.grammar import format_spec
 
 if TYPE_CHECKING:
+    from stau_rl.envs.arms.arms import Arms
     from stau_rl.kernels.torch_loop import Draws, State
 
 
@@ -53,6 +54,10 @@ class Policy:
 
     def start(self, state: "State") -> None:
         """Put the policy's own tensors into `state.own` before the first step."""
+
+    def note(self, arms: "Arms") -> str:
+        """A sentence on why this policy does not suit these arms; empty where there is none to tell."""
+        return ""
 
     def choose(self, state: "State", draws: "Draws") -> Tensor:
         """The arm each instance pulls, int64 [instances]; the number of arms K where it abstains."""

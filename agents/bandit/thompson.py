@@ -4,16 +4,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from stau_rl.agents.bandit.policy import Policy
+from stau_rl.envs.arms.arms import Arms
 from stau_rl.kernels.contract import noise_precision
 from stau_rl.kernels.philox import open_uniform
 from stau_rl.kernels.torch_sampling import beta_draws
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import Draws, State
+
+
+# Standard deviations of the prior from its mean to an arm's from which it is told.
+FAR = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,26 @@ class Thompson(Policy):
         for name, value in (("prior_sd", self.prior_sd), ("sigma", self.sigma)):
             if value is not None and not 1e-100 <= value <= 1e100:
                 raise ValueError(f"thompson: {name} must lie in [1e-100, 1e100], got {value!r}")
+
+    def note(self, arms: Arms) -> str:
+        """That the arms' means lie far from the Gaussian prior, whose width then decides what is played for long.
+
+        Means that are drawn per instance count from their 2.5 % to their 97.5 % quantile.
+        """
+        if arms.binary:
+            return ""
+        means = arms.fixed_means
+        drawn = arms.mean_quantile(np.array([0.025, 0.975])) if means is None else means
+        low, high = float(drawn.min()), float(drawn.max())
+        away = max(high - self.prior_mean, self.prior_mean - low) / self.prior_sd
+        if away <= FAR:
+            return ""
+        centre, spread = (low + high) / 2.0, max((high - low) / 2.0, arms.noise) or 1.0
+        return (
+            f"{self}: the arms' means ({low:.4g} to {high:.4g}) lie up to {away:.3g} standard deviations from its "
+            f"prior N({self.prior_mean:g}, {self.prior_sd:g}^2), which misleads it; a prior that fits is "
+            f"thompson(prior_mean={centre:.3g}, prior_sd={spread:.3g})."
+        )
 
     def posterior_draws(self, state: "State", draws: "Draws") -> Tensor:
         """A draw from the posterior of each arm's mean, float64 [arms, instances]."""

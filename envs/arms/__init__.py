@@ -4,9 +4,10 @@ from stau_rl.envs.arms.arms import Arms
 from stau_rl.envs.arms.bernoulli import BernoulliArms
 from stau_rl.envs.arms.empirical import EmpiricalArms
 from stau_rl.envs.arms.gaussian import GaussianArms
+from stau_rl.envs.arms.table_arms import TableArms
 from stau_rl.spec.registry import Registry
 
-ARMS: Registry[Arms] = Registry("set of arms", BernoulliArms, GaussianArms, EmpiricalArms)
+ARMS: Registry[Arms] = Registry("set of arms", BernoulliArms, GaussianArms, EmpiricalArms, TableArms)
 
 
 def parse_arms(text: str) -> Arms:
@@ -30,4 +31,4 @@ def parse_arms(text: str) -> Arms:
     return ARMS.parse(text)
 
 
-__all__ = ["ARMS", "Arms", "BernoulliArms", "EmpiricalArms", "GaussianArms", "parse_arms"]
+__all__ = ["ARMS", "Arms", "BernoulliArms", "EmpiricalArms", "GaussianArms", "TableArms", "parse_arms"]

@@ -54,6 +54,11 @@ class Arms:
         return tuple(str(k) for k in range(self.size))
 
     @property
+    def digest(self) -> str:
+        """SHA-256 of what the arms' text only points to, such as a file's content; empty where the text says it all."""
+        return ""
+
+    @property
     def values(self) -> NDArray[np.float64]:
         """Observations of all arms, sorted within each, float64 [rows]; empty unless `reward_kind` is `table`."""
         return np.empty(0)

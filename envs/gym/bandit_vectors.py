@@ -8,23 +8,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from gymnasium.error import ResetNeeded
 from gymnasium.spaces import Discrete
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from stau_rl.envs.gym.bandit_models import BanditModel, ContextualModel
-from stau_rl.envs.gym.bandits import (
+from stau_rl.envs.arms.table_arms import TableArms
+from stau_rl.envs.gym.bandit_arguments import (
     bernoulli_model,
     check_actions,
     check_horizon,
-    check_render_mode,
     empirical_model,
     gaussian_model,
     read_options,
 )
+from stau_rl.envs.gym.bandit_models import BanditModel, ContextualModel
+from stau_rl.envs.gym.drawing import RENDERS, bars, check_begun, check_render_mode, may_draw
 from stau_rl.envs.gym.uniform_tape import UniformTape
 
 Step = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
@@ -39,14 +39,16 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
         horizon: pulls per episode, >= 1.
         autoreset_mode: NEXT_STEP (the step after an episode's end only resets) or SAME_STEP (the step that ends an
             episode also resets; `info["final_obs"]` and `info["final_info"]` hold what came before).
-        render_mode: None; there is nothing to draw.
+        render_mode: None, or "rgb_array" for pictures as of the single environments.
+        max_episode_steps: pulls after which an episode is cut off, as by Gymnasium's `TimeLimit`; None or -1 for no
+            such end.
 
     Raises:
         ValueError: an argument is out of range.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
-        "render_modes": [],
+        **RENDERS,
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
@@ -57,6 +59,7 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
         horizon: int,
         autoreset_mode: str | AutoresetMode,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs!r}")
@@ -66,13 +69,16 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
         self.model, self.num_envs, self.horizon = model, num_envs, check_horizon(horizon)
         self.metadata = {**self.metadata, "autoreset_mode": mode}  # type: ignore[misc]
         self._same_step = mode is AutoresetMode.SAME_STEP
-        check_render_mode(render_mode)
+        self.render_mode = check_render_mode(render_mode)
+        limited = max_episode_steps not in (None, -1)
+        self.max_episode_steps = check_horizon(max_episode_steps, "max_episode_steps") if limited else None
         self.single_action_space = Discrete(model.arms)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.single_observation_space = model.observation_space
         self.observation_space = batch_space(model.observation_space, num_envs)
         self._seeds: tuple[int, ...] | None = None
-        self._left = 0
+        self._played, self._over = 0, False
+        self._last = np.full(num_envs, -1)
         self._regret = np.zeros(num_envs)
         self._every = np.ones(num_envs, dtype=np.bool_)
         self._every.setflags(write=False)
@@ -111,12 +117,11 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
             ValueError: an action names no arm, or there are not N of them.
             ResetNeeded: before the first reset.
         """
-        if self._seeds is None:
-            raise ResetNeeded("reset the environments before their first step")
+        check_begun(self._seeds is not None, "step")
         chosen = np.asarray(actions)
         if chosen.shape != (self.num_envs,):
             raise ValueError(f"actions must have shape ({self.num_envs},), got {chosen.shape}")
-        if not self._left:
+        if self._over:
             observations, info = self._begin(None)
             return observations, np.zeros(self.num_envs), ~self._every, ~self._every, info
         chosen = check_actions(chosen, self.model.arms)
@@ -124,14 +129,27 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
         self._regret = self._regret + regret
         info = self._info(regret=regret, episode_regret=self._regret, **self._best())
         rewards, observations = self.model.step(self._tape.take(self.model.step_draws), chosen)
-        self._left -= 1
-        if self._left:
-            return observations, rewards, ~self._every, ~self._every, info
-        if self._same_step:
+        self._played += 1
+        self._last = chosen.copy() if self.render_mode is not None else self._last
+        terminated = self._every & (self._played == self.horizon)
+        truncated = self._every & (self._played == self.max_episode_steps)
+        self._over = bool(terminated[0] | truncated[0])
+        if self._over and self._same_step:
             final = _objects(observations)
             observations, begun = self._begin(None)
             info = {**self._info(final_obs=final, final_info=info), **begun}
-        return observations, rewards, self._every.copy(), ~self._every, info
+        return observations, rewards, terminated, truncated, info
+
+    def render(self) -> Any:
+        """A picture of every instance, as of the single environment; None without a mode.
+
+        Raises:
+            ResetNeeded: before the first reset.
+        """
+        if not may_draw(self.render_mode, self._seeds is not None):
+            return None
+        columns = zip(self.model.means.T, self.model.best_arm.tolist(), self._last.tolist(), strict=True)
+        return tuple(bars(means, best, last) for means, best, last in columns)
 
     def _seed(self, seed: int | Sequence[int | None] | None) -> None:
         seeds = [None] * self.num_envs if seed is None else seed
@@ -145,7 +163,8 @@ class BanditVectorEnv(VectorEnv[Any, Any, Any]):
 
     def _begin(self, given: Any) -> tuple[Any, dict[str, Any]]:
         observations = self.model.reset(self._tape.take(self.model.reset_draws), given)
-        self._left = self.horizon
+        self._played, self._over = 0, False
+        self._last = np.full(self.num_envs, -1)
         self._regret = np.zeros(self.num_envs)
         return observations, self._info(**self._best())
 
@@ -177,8 +196,10 @@ class BernoulliBanditVectorEnv(BanditVectorEnv):
         horizon: int = 1,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
-        super().__init__(bernoulli_model(k, means), num_envs, horizon, autoreset_mode, render_mode)
+        model = bernoulli_model(k, means)
+        super().__init__(model, num_envs, horizon, autoreset_mode, render_mode, max_episode_steps)
 
 
 class GaussianBanditVectorEnv(BanditVectorEnv):
@@ -195,8 +216,10 @@ class GaussianBanditVectorEnv(BanditVectorEnv):
         horizon: int = 1,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
-        super().__init__(gaussian_model(k, means, loc, scale, sigma), num_envs, horizon, autoreset_mode, render_mode)
+        model = gaussian_model(k, means, loc, scale, sigma)
+        super().__init__(model, num_envs, horizon, autoreset_mode, render_mode, max_episode_steps)
 
 
 class ContextualBanditVectorEnv(BanditVectorEnv):
@@ -212,8 +235,10 @@ class ContextualBanditVectorEnv(BanditVectorEnv):
         horizon: int = 1,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
-        super().__init__(ContextualModel(k, dim, sigma, means), num_envs, horizon, autoreset_mode, render_mode)
+        model = ContextualModel(k, dim, sigma, means)
+        super().__init__(model, num_envs, horizon, autoreset_mode, render_mode, max_episode_steps)
 
 
 class EmpiricalBanditVectorEnv(BanditVectorEnv):
@@ -222,13 +247,14 @@ class EmpiricalBanditVectorEnv(BanditVectorEnv):
     def __init__(
         self,
         num_envs: int = 1,
-        observations: Mapping[str, Sequence[float]] | None = None,
+        observations: Mapping[str, Sequence[float]] | TableArms | None = None,
         file: str | None = None,
         arm: str | None = None,
         reward: str | None = None,
         horizon: int = 1,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
+        max_episode_steps: int | None = None,
     ) -> None:
         model = empirical_model(observations, file, arm, reward)
-        super().__init__(model, num_envs, horizon, autoreset_mode, render_mode)
+        super().__init__(model, num_envs, horizon, autoreset_mode, render_mode, max_episode_steps)

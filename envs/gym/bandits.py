@@ -9,10 +9,17 @@ from typing import Any, ClassVar
 import gymnasium as gym
 import numpy as np
 
-from stau_rl.envs.arms.bernoulli import BernoulliArms
-from stau_rl.envs.arms.gaussian import GaussianArms
 from stau_rl.envs.arms.table_arms import TableArms
-from stau_rl.envs.gym.bandit_models import ArmsModel, BanditModel, ContextualModel
+from stau_rl.envs.gym.bandit_arguments import (
+    bernoulli_model,
+    check_actions,
+    check_horizon,
+    empirical_model,
+    gaussian_model,
+    read_options,
+)
+from stau_rl.envs.gym.bandit_models import BanditModel, ContextualModel
+from stau_rl.envs.gym.drawing import RENDERS, bars, check_begun, check_render_mode, may_draw
 
 
 class BanditEnv(gym.Env[Any, np.int64]):
@@ -21,17 +28,18 @@ class BanditEnv(gym.Env[Any, np.int64]):
     Args:
         model: the arms.
         horizon: pulls per episode, >= 1.
-        render_mode: None; there is nothing to draw.
+        render_mode: None, or "rgb_array" for pictures: a bar per arm, as high as its mean.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = RENDERS
 
     def __init__(self, model: BanditModel, horizon: int, render_mode: str | None = None) -> None:
         self.model, self.horizon = model, check_horizon(horizon)
-        check_render_mode(render_mode)
+        self.render_mode = check_render_mode(render_mode)
         self.action_space = gym.spaces.Discrete(model.arms)
         self.observation_space = model.observation_space
         self._left = 0
+        self._begun, self._last = False, -1
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode.
@@ -50,6 +58,7 @@ class BanditEnv(gym.Env[Any, np.int64]):
         given = read_options(self.model, options, 1)
         observations = self.model.reset(self.np_random.random((self.model.reset_draws, 1)), given)
         self._left, self._regret = self.horizon, 0.0
+        self._begun, self._last = True, -1
         return observations[0], self._best()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -57,14 +66,27 @@ class BanditEnv(gym.Env[Any, np.int64]):
 
         Raises:
             ValueError: there is no such arm.
+            ResetNeeded: before the first reset.
         """
+        check_begun(self._begun, "step")
         actions = check_actions(np.asarray(action).reshape(1), self.model.arms)
         regret, best = float(self.model.regret(actions)[0]), self._best()
         rewards, observations = self.model.step(self.np_random.random((self.model.step_draws, 1)), actions)
         self._left -= 1
+        self._last = int(actions[0])
         self._regret += regret
         info = {"regret": regret, "episode_regret": self._regret, **best}
         return observations[0], float(rewards[0]), self._left <= 0, False, info
+
+    def render(self) -> Any:
+        """A picture of the arms, the best and the last pulled marked, uint8 [height, width, 3]; None without a mode.
+
+        Raises:
+            ResetNeeded: before the first reset.
+        """
+        if not may_draw(self.render_mode, self._begun):
+            return None
+        return bars(self.model.means[:, 0], int(self.model.best_arm[0]), self._last)
 
     def _best(self) -> dict[str, Any]:
         return {"best_arm": int(self.model.best_arm[0]), "best_mean": float(self.model.best_mean[0])}
@@ -99,7 +121,7 @@ class BernoulliBanditEnv(BanditEnv):
         k: number of arms, in 1..1024.
         means: probabilities of all episodes, instead of `k`.
         horizon: pulls per episode, >= 1.
-        render_mode: None.
+        render_mode: None or "rgb_array".
     """
 
     def __init__(
@@ -142,7 +164,7 @@ class GaussianBanditEnv(BanditEnv):
         scale: standard deviation of the prior, >= 0.
         sigma: standard deviation of a reward, >= 0.
         horizon: pulls per episode, >= 1.
-        render_mode: None.
+        render_mode: None or "rgb_array".
     """
 
     def __init__(
@@ -188,7 +210,7 @@ class ContextualBanditEnv(BanditEnv):
         means: coefficients [k, dim] of all episodes, instead of `k` and `dim`.
         sigma: standard deviation of the noise, >= 0.
         horizon: pulls per episode, >= 1.
-        render_mode: None.
+        render_mode: None or "rgb_array".
     """
 
     def __init__(
@@ -211,8 +233,8 @@ class EmpiricalBanditEnv(BanditEnv):
     insecticides and the rewards the insects counted on twelve plots each, with the sign turned: fewer is better.
 
     ## Action Space
-    `Discrete(K)`: the arm to pull. Arms are in the order given; those of a file in numeric order of their labels if
-    all are numbers, else in text order.
+    `Discrete(K)`: the arm to pull. Arms are in the order given; those of a file in order of their exact values if all
+    labels are plain numbers, else in text order.
 
     ## Observation Space
     `Discrete(1)`: there is one state, 0.
@@ -227,17 +249,17 @@ class EmpiricalBanditEnv(BanditEnv):
     Terminates after `horizon` pulls.
 
     Args:
-        observations: rewards by the label of the arm.
+        observations: rewards by the label of the arm, or `stau_rl.envs.arms.TableArms`.
         file: CSV or Parquet file in long form instead, a row per observation.
         arm: with `file`, the column that names the arm.
         reward: with `file`, the column that holds the reward.
         horizon: pulls per episode, >= 1.
-        render_mode: None.
+        render_mode: None or "rgb_array".
     """
 
     def __init__(
         self,
-        observations: Mapping[str, Sequence[float]] | None = None,
+        observations: Mapping[str, Sequence[float]] | TableArms | None = None,
         file: str | None = None,
         arm: str | None = None,
         reward: str | None = None,
@@ -245,63 +267,3 @@ class EmpiricalBanditEnv(BanditEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(empirical_model(observations, file, arm, reward), horizon, render_mode)
-
-
-def bernoulli_model(k: int, means: Sequence[float] | None) -> BanditModel:
-    """Bernoulli arms; a ValueError names a bad argument."""
-    return ArmsModel(BernoulliArms(k=k) if means is None else BernoulliArms(means=tuple(map(float, means))))
-
-
-def gaussian_model(k: int, means: Sequence[float] | None, loc: float, scale: float, sigma: float) -> BanditModel:
-    """Gaussian arms; a ValueError names a bad argument."""
-    if means is None:
-        return ArmsModel(GaussianArms(k=k, loc=loc, scale=scale, sigma=sigma))
-    return ArmsModel(GaussianArms(means=tuple(map(float, means)), loc=loc, scale=scale, sigma=sigma))
-
-
-def empirical_model(
-    observations: Mapping[str, Sequence[float]] | None, file: str | None, arm: str | None, reward: str | None
-) -> BanditModel:
-    """Empirical arms; a ValueError names a bad argument."""
-    from stau_rl.envs.arms.empirical import EmpiricalArms
-
-    if file is None:
-        if arm is not None or reward is not None:
-            raise ValueError("arm and reward name columns of a file; give the file too")
-        return ArmsModel(TableArms.of(observations))
-    if observations is not None or arm is None or reward is None:
-        raise ValueError("file needs the columns arm and reward, and no observations")
-    return ArmsModel(EmpiricalArms(file, arm, reward))
-
-
-def check_horizon(horizon: int) -> int:
-    """A whole horizon of at least 1; else a ValueError."""
-    if not (horizon >= 1 and horizon % 1 == 0):
-        raise ValueError(f"horizon must be a whole number of at least 1, got {horizon!r}")
-    return int(horizon)
-
-
-def check_render_mode(mode: str | None) -> None:
-    """Nothing is drawn: a ValueError for any render mode but None."""
-    if mode is not None:
-        raise ValueError(f"render_mode must be None, as a bandit has nothing to draw, got {mode!r}")
-
-
-def check_actions(actions: Any, arms: int) -> Any:
-    """Actions that name arms, int64; else a ValueError with the first bad one."""
-    if actions.dtype.kind not in "iu":
-        raise ValueError(f"actions must be whole numbers, got {actions.dtype}")
-    if actions.size and (actions.min() < 0 or actions.max() >= arms):
-        bad = actions[(actions < 0) | (actions >= arms)][0]
-        raise ValueError(f"actions must be arms 0 to {arms - 1}, got {int(bad)}")
-    return actions.astype(np.int64, copy=False)
-
-
-def read_options(model: BanditModel, options: Mapping[str, Any] | None, instances: int) -> Any:
-    """The means that a reset's options give, or None; other options are a ValueError."""
-    unknown = [name for name in options or () if name != "means"]
-    if unknown:
-        raise ValueError(f"options may have 'means', got {unknown[0]!r}")
-    if not options or options["means"] is None:
-        return None
-    return model.read_means(options["means"], instances)

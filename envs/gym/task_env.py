@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
+from stau_rl.envs.gym.drawing import RENDERS, cells, check_begun, check_render_mode, may_draw
 from stau_rl.envs.tasks import TASKS, parse_task
 from stau_rl.envs.tasks.task import Batch, Task
 from stau_rl.envs.tasks.task_draws import check_seed
@@ -37,15 +38,17 @@ class TaskEnv(gymnasium.Env[dict[str, Any], np.int64]):
 
     Args:
         task: a task, or its text.
+        render_mode: None, or "rgb_array" for pictures: a cell per place, the query marked.
         **fields: fields of the task, if it is given by its bare name.
 
     Raises:
         ValueError: the text names no task, or a field is out of range.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata: ClassVar[dict[str, Any]] = RENDERS
 
-    def __init__(self, task: Task | str = "recall", **fields: Any) -> None:
+    def __init__(self, task: Task | str = "recall", render_mode: str | None = None, **fields: Any) -> None:
+        self.render_mode = check_render_mode(render_mode)
         if fields:
             if task not in TASKS:
                 raise ValueError(f"fields need the bare name of a task, one of {', '.join(TASKS)}; got {task!r}")
@@ -94,10 +97,9 @@ class TaskEnv(gymnasium.Env[dict[str, Any], np.int64]):
 
         Raises:
             ValueError: the action is none of the space.
-            RuntimeError: the episode is over, or was never begun.
+            ResetNeeded: the episode is over, or was never begun.
         """
-        if self._item is None or self._asked == self.task.queries:
-            raise RuntimeError("the episode is over; call reset")
+        check_begun(self._item is not None and self._asked < self.task.queries, "step")
         if not self.action_space.contains(action):
             raise ValueError(f"action must lie in [0, {self.task.length}], got {action!r}")
         slot, abstains = self._info()["slot"], int(action) == self.task.length
@@ -105,6 +107,17 @@ class TaskEnv(gymnasium.Env[dict[str, Any], np.int64]):
         reward = float(slot < 0) if abstains else (1.0 if int(action) == slot else -1.0)
         self._asked += 1
         return self._observation(), reward, self._asked == self.task.queries, False, info
+
+    def render(self) -> Any:
+        """A picture of the item, the query marked, uint8 [height, width, 3]; None without a mode.
+
+        Raises:
+            ResetNeeded: before the first reset.
+        """
+        if not may_draw(self.render_mode, self._item is not None):
+            return None
+        shown = self._observation()
+        return cells(shown["tokens"], self.task.vocabulary, int(shown["query"]))
 
     def _observation(self) -> dict[str, Any]:
         assert self._item is not None

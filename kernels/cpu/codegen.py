@@ -7,21 +7,19 @@ text and of all device code that it draws in, so that an edit anywhere can never
 import ast
 import copy
 import hashlib
-import importlib.util
 import inspect
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
 import numba
 
 from stau_rl.kernels.cpu import steps as numba_steps
+from stau_rl.kernels.cpu.cache import import_text, put_text, remove_unsealed
 from stau_rl.kernels.cpu.heads import DEVICE_HEADS
 
 
@@ -222,16 +220,10 @@ def load_loop(spec: Specialisation) -> Callable[..., None]:
         exec(compile(text, f"<{name}>", "exec"), module.__dict__)
         return module.play
     path = folder / f"{name}.py"
-    if not path.exists():
-        with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".tmp", delete=False) as file:
-            file.write(text)
-        os.replace(file.name, path)
-    loader = SourceFileLoader(name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader, origin=str(path)))  # type: ignore[arg-type]
-    # Numba unpickles cached code by module name.
-    sys.modules[name] = module
-    loader.exec_module(module)
-    return module.play
+    put_text(path, text)
+    play = import_text(name, path, text).play
+    remove_unsealed(play)
+    return play
 
 
 def _device_code(spec: Specialisation) -> str | None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, late_start
+from stau_rl.kernels.cpu.cache import seal
 from stau_rl.kernels.cpu.codegen import ROWS, load_loop
 from stau_rl.kernels.cpu.plan import Plan, make_plan
 from stau_rl.kernels.float32 import require_float32
@@ -118,6 +119,7 @@ def simulate(
                     for call in calls:
                         call.cancel()
             _collect(result, state, arms.arms, lanes, start, stop)
+    seal(play)
     return result
 
 

@@ -22,7 +22,7 @@ from stau_rl.envs.arms import Arms, EmpiricalArms, parse_arms
 from stau_rl.kernels.contract import ArmTable, Block, EngineError
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.plugin.load import load_plugins
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 from stau_rl.terminal.counts import whole_number
 
 CDF_LIMIT, SCORE_LIMIT = 2e-5, 1e-5

@@ -14,9 +14,10 @@ DESCRIPTION = "How should a vector of scores become a decision? Swap that step a
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit code 2 and one line on standard error for a user's mistake."""
     from stau_rl.machine.ranks import current_ranks, one_voice
+    from stau_rl.terminal.streams import patient_streams
 
     ranks = current_ranks()
-    with one_voice(ranks):
+    with patient_streams(), one_voice(ranks):
         _run(sys.argv[1:] if arguments is None else arguments, shared=ranks.size > 1)
 
 

@@ -71,10 +71,10 @@ class Regret:
 
     def run(self) -> None:
         """Run the benchmark, print the table and say where the files are."""
-        from stau_rl.machine.phases import Phases, process_age, sentence
+        from stau_rl.machine.phases import Phases, sentence, work_age
         from stau_rl.machine.wake import uncollected, wake_gpu
 
-        phases = Phases(process_age())
+        phases = Phases(work_age())
         wake_gpu(self.device, self.engine)
         with uncollected():
             from stau_rl.machine.ranks import current_ranks

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 
 from stau_rl.files.lock import DirectoryLock
-from stau_rl.files.whole import whole_file, write_json
+from stau_rl.files.whole import refuse_link, whole_file, write_json
 
 TIMING = "timing.json"
 
@@ -41,6 +41,7 @@ class FinishedFolder:
         self.path = Path(path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file, not a folder for {self.made_for}")
+        refuse_link(self.path / self.pieces)
         if not resume and self.has_pieces:
             raise ValueError(f"{self.path} holds {self.holds}; pass --resume to go on with it, or name another folder")
         self._lock = DirectoryLock(self.path)

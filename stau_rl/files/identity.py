@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-DESCRIPTIVE = frozenset({"baseline", "commit", "device_name", "engine_note", "versions"})
+DESCRIPTIVE = frozenset({"baseline", "commit", "device_name", "engine_note", "notes", "versions"})
 """Fields that describe a run without deciding its numbers; any other field is part of its identity."""
 
 

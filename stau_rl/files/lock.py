@@ -55,7 +55,7 @@ class DirectoryLock:
         """
         path = self._directory / LOCK
         while self._descriptor is None:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Its last holder may have removed the file between our open and our lock; then try again.

@@ -27,6 +27,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         OSError: the folder is not writable, or the disk is full.
     """
     temporary = temporary_of(path)
+    # Written through a link, a file elsewhere would be lost.
+    if temporary.is_symlink():
+        temporary.unlink()
     try:
         yield temporary
         put_in_place(temporary, path)
@@ -34,6 +37,18 @@ def whole_file(path: Path) -> Iterator[Path]:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def refuse_link(folder: Path) -> None:
+    """Raise a ValueError where a folder that is to hold our files is a symbolic link.
+
+    What lies behind it may be anyone's, and files there would be written and removed.
+    """
+    if folder.is_symlink():
+        raise ValueError(
+            f"{folder} is a symbolic link to {os.readlink(folder)}, and files behind it are not touched; "
+            "remove the link, or name another folder"
+        )
 
 
 def temporary_of(path: Path) -> Path:

@@ -1,10 +1,10 @@
 """Where the time of a run goes: every moment of the main thread belongs to one phase."""
 
-import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
+
+from stau_rl import BEGUN
 
 PHASES = ("start", "kernels", "statistics", "files", "plot")
 """`start`: imports, checks, the arms, loading compiled code. `files` has the waits for threads
@@ -41,14 +41,13 @@ class Phases:
         return dict(self._seconds)
 
 
-def process_age() -> float:
-    """Seconds since this process was started, the interpreter's own start included; 0 where nothing says."""
-    with suppress(OSError, ValueError, AttributeError, IndexError):
-        # The name of the command, field 2, may hold spaces; field 22 is the start in ticks since boot.
-        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        ticks = os.sysconf("SC_CLK_TCK")
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / ticks)
-    return 0.0
+def work_age() -> float:
+    """Seconds since this interpreter first imported the package.
+
+    What the system says of a process counts from the start of a shell that became this interpreter, and of all that
+    the shell did before; the interpreter's own start, hundredths of a second, is left out here.
+    """
+    return time.perf_counter() - BEGUN
 
 
 def sentence(seconds: dict[str, float]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.files.lock import LOCK, DirectoryLock
-from stau_rl.files.whole import SUFFIX, whole_file, write_json
+from stau_rl.files.whole import SUFFIX, refuse_link, whole_file, write_json
 from stau_rl.kernels.contract import Block
 from stau_rl.machine.phases import Phases
 from stau_rl.regret.files import FINAL_FILES, SPEC, GrowingFiles, Kind, read_result, write_result
@@ -272,6 +272,7 @@ class RunDirectory:
             return
         if not self.path.is_dir():
             raise ValueError(f"run directory {self.path} is a file")
+        refuse_link(self.path / PARTS)
         if not (self.path / SPEC).exists():
             # A process killed before it wrote its spec leaves these two and nothing else.
             foreign = sorted({entry.name for entry in self.path.iterdir()} - {LOCK, f".{SPEC}{SUFFIX}"})

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.agents.bandit import Policy, parse_policy
-from stau_rl.envs.arms import Arms, EmpiricalArms, parse_arms
+from stau_rl.envs.arms import Arms, parse_arms
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
@@ -89,9 +89,6 @@ def make_plan(
     instances = _check_count("instances", instances, MAX_INSTANCES)
     split_seed(seed)
     steps = _check_checkpoints(checkpoints, horizon)
-    for policy in parsed:
-        if policy.head is not None:
-            policy.head.check_steps(horizon)
     names = [str(policy) for policy in parsed]
     base = names[0] if baseline is None else str(parse_policy(baseline) if isinstance(baseline, str) else baseline)
     if base not in names:
@@ -99,7 +96,7 @@ def make_plan(
     _check_memory(len(names), arms.size, instances, len(steps), horizon)
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
-    spec = _spec(arms, names, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
+    spec = _spec(arms, parsed, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
     part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
     return Plan(arms, parsed, choices, spec, part)
 
@@ -121,7 +118,7 @@ def default_checkpoints(horizon: int) -> list[int]:
 
 def _spec(
     arms: Arms,
-    policies: list[str],
+    parsed: list[Policy],
     horizon: int,
     instances: int,
     seed: int,
@@ -135,7 +132,7 @@ def _spec(
         "version": VERSION,
         "arms": str(arms),
         "arm_labels": list(arms.labels),
-        "policies": policies,
+        "policies": [str(policy) for policy in parsed],
         "horizon": horizon,
         "instances": instances,
         "seed": int(seed),
@@ -149,9 +146,11 @@ def _spec(
     notes = list(dict.fromkeys(choice.note for choice in choices if choice.note))
     if notes:
         spec["engine_note"] = "; ".join(notes)
+    if told := [note for policy in parsed if (note := policy.note(arms))]:
+        spec["notes"] = told
     if plugins:
         spec["plugins"] = plugins
-    if isinstance(arms, EmpiricalArms):
+    if arms.digest:
         spec["arms_sha256"] = arms.digest
     means: NDArray[np.float64] | None = arms.fixed_means
     if means is not None:

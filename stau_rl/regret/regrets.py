@@ -16,6 +16,7 @@ from stau_rl.kernels.contract import Block
 from stau_rl.spec.grammar import SpecError
 from stau_rl.statistics.bootstrap import RESAMPLES, Resampled, resampled_means
 
+SHOWN = 200
 NEEDED = ("policies", "checkpoints", "horizon", "instances", "seed")
 
 
@@ -141,6 +142,12 @@ class Regrets:
         if resamples not in self._resampled:
             self._resampled[resamples] = resampled_means(self.regret, seed=self.spec["seed"], resamples=resamples)
         return self._resampled[resamples]
+
+    @property
+    def arms_shown(self) -> str:
+        """Text of the arms for titles, cut where it is long."""
+        text = str(self.spec.get("arms", "arms"))
+        return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
     @property
     def policies(self) -> list[str]:

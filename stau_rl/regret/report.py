@@ -70,7 +70,7 @@ def render(result: RegretResult) -> RenderableType:
     rows = final_rows(result)
     spec = result.spec
     title = (
-        f"Pseudo-regret after {spec['horizon']} steps on {spec['arms']}, {spec['instances']} instances, "
+        f"Pseudo-regret after {spec['horizon']} steps on {result.arms_shown}, {spec['instances']} instances, "
         f"seed {spec['seed']}: mean and 95 % interval"
     )
     comparison = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
@@ -148,6 +148,7 @@ def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
         f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
         "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
     )
+    yield from result.spec.get("notes", [])
     base = _pipe(baseline)
     for text, row in by_policy.items():
         pipe = _pipe(text)

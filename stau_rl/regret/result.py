@@ -39,7 +39,7 @@ class RegretResult(Regrets):
         """A line about the run; `summary` and `compare` have the numbers."""
         spec = self.spec
         return (
-            f"RegretResult({len(self.policies)} policies on {spec.get('arms', 'arms')}, "
+            f"RegretResult({len(self.policies)} policies on {self.arms_shown}, "
             f"{spec['instances']} instances, {spec['horizon']} steps, seed {spec['seed']})"
         )
 

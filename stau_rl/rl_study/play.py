@@ -19,7 +19,7 @@ from typing import Any
 
 from stau_rl.files.identity import identity
 from stau_rl.files.lock import DirectoryLock
-from stau_rl.files.whole import whole_file, write_json
+from stau_rl.files.whole import refuse_link, whole_file, write_json
 from stau_rl.heads import parse_head
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.machine.stamp import current_commit, device
@@ -208,6 +208,7 @@ def play_study(
     wanted: dict[StudyRun, str] = {}
     found: dict[str, dict[str, Any]] = {}
     try:
+        refuse_link(out / RUN_FILES)
         (out / RUN_FILES).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"{out} cannot be used: {error.strerror or error}") from error

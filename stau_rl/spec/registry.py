@@ -148,6 +148,11 @@ def _convert(where: str, value: Any, hint: Any, metadata: Mapping[str, Any]) -> 
             lambda v: isinstance(v, tuple) and all(map(_is_number, v)),
             lambda v: tuple(map(_as_float, v)),
         ),
+        tuple[tuple[float, ...], ...]: (
+            "a list of lists of numbers",
+            lambda v: isinstance(v, tuple) and all(isinstance(row, tuple) and all(map(_is_number, row)) for row in v),
+            lambda v: tuple(tuple(map(_as_float, row)) for row in v),
+        ),
         tuple[str, ...]: (
             "a list of words",
             lambda v: isinstance(v, tuple) and all(isinstance(item, str) for item in v),

@@ -4,7 +4,7 @@ from stau_rl.agents.bandit import Policy
 from stau_rl.envs.arms import parse_arms
 from stau_rl.kernels.contract import EngineError
 from stau_rl.kernels.engines import choose_engine
-from stau_rl.regret.run import arm_table
+from stau_rl.regret.arm_table import arm_table
 
 
 def engine_for(policy: Policy, arms: str, horizon: int, engine: str = "auto", device: str = "auto") -> str:

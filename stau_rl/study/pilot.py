@@ -64,7 +64,7 @@ def seen_scores(
     Raises:
         ValueError: the policy has no score, or no step of the horizon asks for one.
     """
-    from stau_rl.regret.run import arm_table
+    from stau_rl.regret.arm_table import arm_table
 
     first = steps_unscored(policy, arms)
     parsed = parse_arms(arms)

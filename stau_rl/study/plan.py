@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.agents.bandit import EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
-from stau_rl.envs.arms import Arms, BernoulliArms, EmpiricalArms, GaussianArms, parse_arms
+from stau_rl.envs.arms import Arms, BernoulliArms, GaussianArms, parse_arms
 from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.plugin.plugin_head import plugin_hashes
@@ -281,7 +281,7 @@ def _texts(name: str, texts: Sequence[str], empty: bool = False) -> tuple[str, .
 
 def _content(families: Sequence[str], arms: Arms) -> tuple[str, ...]:
     hashes = plugin_hashes([Family(text).raw for text in families])
-    digest = (arms.digest,) if isinstance(arms, EmpiricalArms) else ()
+    digest = (arms.digest,) if arms.digest else ()
     return (*(f"{name} {hashes[name]}" for name in sorted(hashes)), *digest)
 
 

@@ -28,7 +28,7 @@ from stau_rl.agents.policy_gradient.agent_settings import learned_column
 from stau_rl.files.finished import keep_seconds
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.files.lock import LOCK, DirectoryLock
-from stau_rl.files.whole import whole_file, write_json
+from stau_rl.files.whole import refuse_link, whole_file, write_json
 from stau_rl.training.run import RunSpec, read_result
 
 SETTINGS, SEEDS = "settings.json", "seeds"
@@ -55,6 +55,7 @@ class TrainFolder:
             return
         if not path.is_dir():
             raise ValueError(f"{path} is a file, not a folder for a training")
+        refuse_link(path / SEEDS)
         if not (path / SETTINGS).exists():
             foreign = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK)
             if foreign:

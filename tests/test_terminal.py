@@ -1,0 +1,132 @@
+"""What a command shows, wherever it shows it: narrow terminals, other encodings, readers that go."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from stau_rl.cli.main import main
+from stau_rl.terminal.console import TableConsole, wide_console
+from stau_rl.terminal.streams import PatientStream, patient_streams
+
+ROOT = Path(__file__).resolve().parents[1]
+HEADS = [sys.executable, "-m", "stau_rl", "heads", "--scores", "0.3,-1.2"]
+
+
+def _environment(**others: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **others}
+
+
+def _table(columns: int, rows: int = 3) -> Table:
+    table = Table(title="A title that is longer than a narrow terminal is wide, by some words more")
+    table.add_column("policy", overflow="fold", min_width=34)
+    for column in range(columns):
+        table.add_column(f"regret of kind {column}", justify="right")
+    for row in range(rows):
+        numbers = [f"{row}{column}.25 [{row}{column}.125, {row}{column}.5]" for column in range(columns)]
+        table.add_row(f"centred_ucb | softmax(beta={row}.607)", *numbers)
+    return table
+
+
+def _shown(width: int, *objects: object, terminal: bool = True) -> list[str]:
+    file = io.StringIO()
+    console = TableConsole(width=width, file=file, force_terminal=terminal, color_system=None)
+    console.print(*objects)
+    return file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("columns", [1, 4, 9])
+def test_no_number_is_broken_on_a_narrow_terminal(width: int, columns: int) -> None:
+    lines = _shown(width, Group(_table(columns), Text("A sentence below it.")))
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for row in range(3):
+        for column in range(columns):
+            assert text.count(f"{row}{column}.25 [{row}{column}.125, {row}{column}.5]") == 1
+    assert "…" not in text
+    # Every table says of what its rows are.
+    assert text.count("0.607") == text.count("policy") >= columns // 3
+    assert lines[-1].rstrip() == "A sentence below it."
+
+
+def test_a_file_is_as_wide_as_the_table_needs() -> None:
+    lines = _shown(80, _table(9), terminal=False)
+    assert sum("[00.125, 00.5]" in line and "[08.125, 08.5]" in line for line in lines) == 1
+    assert _shown(1000, _table(2), terminal=False) == _shown(1000, _table(2))
+
+
+def test_a_terminal_keeps_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, outer = pty.openpty()
+    try:
+        with os.fdopen(outer, "w") as terminal:
+            monkeypatch.setattr(sys, "stdout", terminal)
+            monkeypatch.setenv("COLUMNS", "80")
+            assert wide_console(140).width == 80
+    finally:
+        os.close(inner)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert wide_console(140).width == 140
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
+def test_characters_that_cannot_be_shown_are_replaced(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("arm,reward\n中é,1\nb,0\n", encoding="utf-8")
+    file = ["--rewards", str(tmp_path / "a.csv"), "--arm", "arm", "--reward", "reward", "--policy", "random"]
+    command = [sys.executable, "-m", "stau_rl", "regret", *file, "--horizon", "5", "--instances", "3"]
+    run = subprocess.run(
+        [*command, "--engine", "torch", "--out", str(tmp_path / "中")],
+        env=_environment(PYTHONIOENCODING=encoding),
+        capture_output=True,
+        check=True,
+        encoding=encoding,
+    )
+    label = "?" + "é".encode(encoding, "replace").decode(encoding)
+    assert f"2 arms, mean reward of each: b: 0, {label}: 1" in run.stdout
+    assert "best arm at end" in run.stdout
+    assert (tmp_path / "中" / "regret.png").is_file()
+
+
+def test_an_error_with_such_characters_is_one_line_too() -> None:
+    run = subprocess.run(
+        [*HEADS[:4], "--scores", "中"], env=_environment(PYTHONIOENCODING="ascii:strict"), capture_output=True
+    )
+    assert run.returncode == 2
+    assert run.stderr.startswith(b"stau-rl: error: --scores must be numbers separated by commas, got ")
+
+
+@pytest.mark.parametrize("arguments", [HEADS, [*HEADS[:4], "--help"]], ids=["table", "help"])
+def test_a_reader_that_goes_is_no_failure(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = subprocess.run(arguments, env=_environment(), stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_told_and_is_no_failure() -> None:
+    with open("/dev/full", "w") as full:
+        run = subprocess.run(HEADS, env=_environment(), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 0
+    assert run.stderr == "stau-rl: standard output cannot be written: No space left on device\n"
+
+
+def test_streams_that_were_closed_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    main(["heads", "--scores", "0.3,-1.2"])
+
+
+def test_the_streams_come_back() -> None:
+    before = sys.stdout, sys.stderr
+    with patient_streams():
+        assert isinstance(sys.stdout, PatientStream)
+    assert (sys.stdout, sys.stderr) == before
