@@ -10,9 +10,9 @@ from stau_rl.pages.paths import RESULTS
 from stau_rl.pages.plateau import plateau_section
 from stau_rl.pages.rl import conclusions, page
 from stau_rl.pages.rl_figures import save_figures
-from stau_rl.rl_study import play as rl_study
-from stau_rl.rl_study.play import StudyRun, write_tables
+from stau_rl.rl_study.folder import RUNS, write_tables
 from stau_rl.rl_study.results import RLResults, summary
+from stau_rl.rl_study.runs import StudyRun, row_of
 from stau_rl.rl_study.table import printed
 from stau_rl.rl_study.tasks import Family, stars, task_named
 from stau_rl.statistics.robust import interquartile_mean, stratified_interval
@@ -64,7 +64,7 @@ def results(tmp_path) -> RLResults:
                     **dict.fromkeys(("commit", "versions", "device"), "x"),
                     "seconds": 30.0,
                 }
-                rows.append(rl_study.row_of(run, kept))
+                rows.append(row_of(run, kept))
                 curve = {"task": name, "family": family.name, "seed": seed, "point": 1, "step": 9, "train_return": 1.0}
                 curves += [curve] if role == "evaluation" else []
     write_tables(tmp_path, rows, curves)
@@ -136,7 +136,7 @@ def test_sharpnesses_at_the_ends_of_their_grid_have_a_star():
     assert stars(task, Family("softmax(beta=1)"), "softmax(beta=1)", 0.0003) == ("", "*")
 
 
-@pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
+@pytest.mark.skipif(not (RESULTS / RUNS).exists(), reason="no rows of a study are committed")
 def test_the_default_study_fits_120_characters():
     assert max(map(len, printed(RLResults.load(RESULTS)).splitlines())) <= 120
 
@@ -152,7 +152,7 @@ def test_a_plateau_section_follows_its_rows(results):
     assert f"lies at an end of the grid (^ or v): {ends}." in plateau_section()
 
 
-@pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
+@pytest.mark.skipif(not (RESULTS / RUNS).exists(), reason="no rows of a study are committed")
 def test_page_and_notebook_are_those_of_the_committed_rows():
     assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load(RESULTS)), "run python -m stau_rl.pages.rl"
     assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(rl_page.CELLS), "run python -m stau_rl.pages.rl"

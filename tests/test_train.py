@@ -14,7 +14,6 @@ from stau_rl.agents.policy_gradient.ppo import PPOSettings
 from stau_rl.cli import main as cli
 from stau_rl.plugin.load import load_plugin
 from stau_rl.plugin.plugin_head import forget
-from stau_rl.training import pool as rl_pool
 from stau_rl.training import train as train_module
 from stau_rl.training.run import RunSpec, play_run
 from stau_rl.training.train import train
@@ -29,7 +28,7 @@ class Inline:
     def __init__(self, processes, slots, plugins=()):
         self.steps = 0
 
-    def submit(self, run, slot=None, checkpoint=None):
+    def play(self, run, slot=None, checkpoint=None):
         future = Future()
         future.set_result(play_run(run, checkpoint, self._count))
         return future
@@ -37,7 +36,7 @@ class Inline:
     def result(self, future):
         return future.result()
 
-    def _count(self, step):
+    def _count(self, what, step, steps):
         self.steps = max(self.steps, step)
 
     def __enter__(self):
@@ -54,7 +53,7 @@ def inline(monkeypatch):
 
 def test_a_training_leaves_curves_scores_and_a_figure(inline, tmp_path):
     reports = []
-    scores = train("ppo", SETTINGS, 2, tmp_path / "run", first_seed=3, report=reports.append)
+    scores = train("ppo", SETTINGS, 2, tmp_path / "run", first_seed=3, report=lambda *now: reports.append(now)).table()
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted((*FILES, "seeds", "timing.json"))
     curves = pd.read_csv(tmp_path / "run" / "curves.csv")
     assert list(curves["seed"]) == [3] * 4 + [4] * 4
@@ -67,7 +66,7 @@ def test_a_training_leaves_curves_scores_and_a_figure(inline, tmp_path):
         agent.play_segment()
     assert scores["sampled"][0] == agent.evaluate(3).mean()
     assert scores["deterministic"][0] == agent.evaluate(3, deterministic=True).mean()
-    assert reports[-1] >= 800
+    assert reports[-1] == ("ppo CartPole-v1", 800, 1600)
 
 
 class Interrupt(Exception):
@@ -77,7 +76,7 @@ class Interrupt(Exception):
 def test_a_stopped_training_resumes_to_the_same_bytes(inline, tmp_path, monkeypatch):
     train("ppo", SETTINGS, 2, tmp_path / "whole")
 
-    def stop_in_second_segment(self, step):
+    def stop_in_second_segment(self, what, step, steps):
         if step > 300:
             raise Interrupt
 
@@ -101,7 +100,7 @@ LEARNING = replace(SETTINGS, head="s_tau(tau=2)", learn=("tau",), head_rate=1.0)
 
 def test_what_a_head_learns_is_in_both_tables(inline, tmp_path):
     """Against an agent played beside it: tau at every point, and the last one in the scores."""
-    scores = train("ppo", LEARNING, 2, tmp_path / "run")
+    scores = train("ppo", LEARNING, 2, tmp_path / "run").table()
     curves = pd.read_csv(tmp_path / "run" / "curves.csv")
     agent = RunSpec("ppo", LEARNING.as_dict(), 1).make()
     taus = []
@@ -131,7 +130,7 @@ def test_a_training_that_learns_nothing_has_the_columns_of_old(inline, tmp_path)
 def test_a_stopped_training_that_learns_resumes(aged, inline, tmp_path, monkeypatch):
     train("ppo", LEARNING, 1, tmp_path / "whole")
 
-    def stop_in_second_segment(self, step):
+    def stop_in_second_segment(self, what, step, steps):
         if step > 300:
             raise Interrupt
 
@@ -162,7 +161,7 @@ def test_results_from_before_the_columns_leave_them_empty(inline, tmp_path):
     for point in kept["curve"]:
         del point["learned_tau"], point["entropy"]
     file.write_text(json.dumps(kept))
-    scores = train("ppo", LEARNING, 1, tmp_path / "run", resume=True)
+    scores = train("ppo", LEARNING, 1, tmp_path / "run", resume=True).table()
     assert scores["learned_tau"].isna().all()
 
 
@@ -283,14 +282,3 @@ def test_a_missing_box2d_names_the_extra(tmp_path, capsys, monkeypatch):
     assert error.count("\n") == 1
     assert 'LunarLander-v3\': Box2D is not installed; pip install -e ".[rl]" -c constraints.txt' in error
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_worker_stops_when_told(monkeypatch):
-    class Flag:
-        def is_set(self):
-            return True
-
-    monkeypatch.setattr(rl_pool, "_shared", {"stop": Flag(), "steps": [0]})
-    with pytest.raises(rl_pool.Stopped):
-        rl_pool._play(RunSpec("ppo", SETTINGS.as_dict(), 0), 0, None)
-    assert rl_pool._shared["steps"][0] > 0
