@@ -11,6 +11,7 @@ from stau_rl.pages.plateau import plateau_section
 from stau_rl.pages.rl import conclusions, page
 from stau_rl.pages.rl_figures import save_figures
 from stau_rl.rl_study.folder import RUNS, write_tables
+from stau_rl.rl_study.result import RLStudyResult
 from stau_rl.rl_study.results import RLResults, summary
 from stau_rl.rl_study.runs import StudyRun, row_of
 from stau_rl.rl_study.table import printed
@@ -39,7 +40,7 @@ def test_a_stratified_interval_resamples_within_groups():
 
 
 @pytest.fixture
-def results(tmp_path) -> RLResults:
+def results(tmp_path) -> RLStudyResult:
     """Four seeds, two tasks: escort wins the first for sure and ties the second; its control wins the first too."""
     rows, curves = [], []
     scores = {
@@ -68,7 +69,22 @@ def results(tmp_path) -> RLResults:
                 curve = {"task": name, "family": family.name, "seed": seed, "point": 1, "step": 9, "train_return": 1.0}
                 curves += [curve] if role == "evaluation" else []
     write_tables(tmp_path, rows, curves)
-    return RLResults.load(tmp_path)
+    return RLStudyResult.load(tmp_path)
+
+
+def test_a_result_is_saved_loaded_and_drawn(results, tmp_path):
+    results.save(tmp_path / "copy")
+    again = RLStudyResult.load(tmp_path / "copy")
+    pd.testing.assert_frame_equal(again.runs, results.runs)
+    pd.testing.assert_frame_equal(again.curves, results.curves)
+    pd.testing.assert_frame_equal(again.table(), summary(results))
+    assert str(again) == printed(results)
+    ax = results.plot("ppo-acrobot")
+    assert [line.get_label() for line in ax.lines] == [SOFTMAX.name, ESCORT.name]
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[1.0], [1.0]]
+    assert results.plot().get_title("left") == "ppo-cartpole"
+    with pytest.raises(ValueError, match="task must be one of ppo-cartpole, ppo-acrobot, got 'chess'"):
+        results.plot("chess")
 
 
 def test_the_summary_by_hand(results):

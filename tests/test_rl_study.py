@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from inline_pool import InlinePool
 from stau_rl.cli import main as cli
 from stau_rl.heads import parse_head
 from stau_rl.rl_study.folder import unused_runs
@@ -96,33 +97,9 @@ def test_bad_tasks_are_named():
 @pytest.fixture
 def played(monkeypatch):
     """Runs are played in this process; a list of them."""
-    from concurrent.futures import Future
-
-    from stau_rl.training.run import play_run
-
-    played = []
-
-    class Inline:
-        def __init__(self, *_, **__):
-            pass
-
-        def play(self, run):
-            played.append(run)
-            future = Future()
-            future.set_result(play_run(run))
-            return future
-
-        def result(self, future):
-            return future.result()
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr("stau_rl.rl_study.play.RunPool", Inline)
-    return played
+    monkeypatch.setattr(InlinePool, "runs", [])
+    monkeypatch.setattr("stau_rl.rl_study.play.RunPool", InlinePool)
+    return InlinePool.runs
 
 
 def test_a_study_plays_tunes_and_resumes(tmp_path, played):

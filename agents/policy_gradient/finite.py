@@ -46,6 +46,7 @@ class NonFiniteError(ValueError):
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def require_finite(what: str, values: NDArray[np.generic]) -> None:
     """Refuse numbers that are not finite in float32.
 

@@ -126,10 +126,9 @@ def _begin(watched: Connection, parent: int, set_up: bytes, arguments: tuple[Any
         ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-    import torch
-
-    torch.set_num_threads(1)
     pickle.loads(set_up)(*arguments)
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def _end_with_the_parent(watched: Connection) -> None:
