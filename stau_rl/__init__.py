@@ -11,12 +11,20 @@ Measure
 - `StudyResult`: the comparisons of a study, with table, figure and files.
 - `run_plateau`: how long policy gradient stays at a suboptimal arm; gives a `PlateauResult`.
 - `PlateauResult`: updates until each head is there, with table, figure and files.
+- `train`: train a policy-gradient agent with any head on several seeds; gives a `TrainResult`.
+- `TrainResult`: learning curves and scores of every seed, with table, figure and files.
+- `run_rl_study`: heads x tasks x seeds, each head tuned on an equal grid; gives an `RLStudyResult`.
+- `RLStudyResult`: scores of every head on every task, with table, figure and files.
+- `run_probe`: train attention heads and ask them for recall, silence and length; gives a `ProbeResult`.
+- `ProbeResult`: what every head did, with table, summary, figure and files.
 
 Read what text means
 
 - `parse_head`: a head from text such as `s_tau(tau=5)`.
 - `parse_policy`: a bandit policy from text such as `ucb | softmax(beta=4)`.
 - `parse_arms`: arms from text such as `bernoulli(k=10)`.
+- `parse_task`: a task for attention heads from text such as `silence(pairs=4)`.
+- `parse_attention`: an attention head from text such as `pn_fir_tau`.
 - `Schedule`: a number that changes with the step, such as `1+5*log(t)`.
 - `load_plugin`: heads of your own from a Python file.
 
@@ -55,10 +63,12 @@ from stau_rl.moved import say_where
 if TYPE_CHECKING:
     # What `_LAZY` says, for editors and type checkers.
     from stau_rl import agents, calibration, envs, heads, kernels, plotting, statistics
+    from stau_rl.agents.attention.attention_spec import parse_attention
     from stau_rl.agents.bandit import parse_policy
     from stau_rl.calibration import match_sharpness, s_tau_to_softmax, softmax_to_s_tau, tau_star
     from stau_rl.calibration.score_analysis import analyse
     from stau_rl.envs.arms import parse_arms
+    from stau_rl.envs.tasks import parse_task
     from stau_rl.heads import parse_head
     from stau_rl.nn.categorical import HeadCategorical
     from stau_rl.nn.head_module import EscortHead, HeadModule, SoftmaxHead, STauHead
@@ -66,11 +76,17 @@ if TYPE_CHECKING:
     from stau_rl.plateau.play import run_plateau
     from stau_rl.plateau.result import PlateauResult
     from stau_rl.plugin.load import load_plugin
+    from stau_rl.probe.result import ProbeResult
+    from stau_rl.probe.run import run_probe
     from stau_rl.regret.result import RegretResult
     from stau_rl.regret.run import run_regret
+    from stau_rl.rl_study.play import run_rl_study
+    from stau_rl.rl_study.result import RLStudyResult
     from stau_rl.spec.schedule import Schedule
     from stau_rl.study.play import run_study
     from stau_rl.study.result import StudyResult
+    from stau_rl.training.result import TrainResult
+    from stau_rl.training.train import train
 
 # In the order of the docstring.
 BEGUN = time.perf_counter()
@@ -83,9 +99,17 @@ _LAZY = {
     "StudyResult": "stau_rl.study.result",
     "run_plateau": "stau_rl.plateau.play",
     "PlateauResult": "stau_rl.plateau.result",
+    "train": "stau_rl.training.train",
+    "TrainResult": "stau_rl.training.result",
+    "run_rl_study": "stau_rl.rl_study.play",
+    "RLStudyResult": "stau_rl.rl_study.result",
+    "run_probe": "stau_rl.probe.run",
+    "ProbeResult": "stau_rl.probe.result",
     "parse_head": "stau_rl.heads",
     "parse_policy": "stau_rl.agents.bandit",
     "parse_arms": "stau_rl.envs.arms",
+    "parse_task": "stau_rl.envs.tasks",
+    "parse_attention": "stau_rl.agents.attention.attention_spec",
     "Schedule": "stau_rl.spec.schedule",
     "load_plugin": "stau_rl.plugin.load",
     "match_sharpness": "stau_rl.calibration",

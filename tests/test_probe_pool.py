@@ -86,7 +86,7 @@ def test_a_stop_keeps_what_is_done_and_the_rest_follows(one: dict[str, bytes], t
     ("name", "act", "message"),
     [
         ("raises_elsewhere", 'raise RuntimeError("no luck\\nat all")', r"failed \(.*RuntimeError: no luck\); finished"),
-        ("dies_elsewhere", "os.kill(os.getpid(), 9)", "a process of the probe was killed"),
+        ("dies_elsewhere", "os.kill(os.getpid(), 9)", "a worker process of the probe was killed"),
     ],
 )
 def test_what_fails_is_one_line(tmp_path: Path, name: str, act: str, message: str) -> None:

@@ -135,7 +135,7 @@ def test_every_long_command_says_how_far_it_is_and_that_it_starts_anew(
         _shorten_the_probe(monkeypatch)
     run = [command, *COMMANDS[command], "--out", "run", "--resume"]
     if command == "rl-study":
-        monkeypatch.setattr("stau_rl.rl_study.play.play_study", _stopped_study)
+        monkeypatch.setattr("stau_rl.rl_study.play.run_rl_study", _stopped_study)
         with pytest.raises(SystemExit):
             main(run)
         lines = capsys.readouterr().err
@@ -179,5 +179,5 @@ def _shorten_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _stopped_study(*_: Any, report: Any, **__: Any) -> None:
-    report(3, 184, 0.0)
+    report("runs", 3, 184)
     raise ValueError("stopped")

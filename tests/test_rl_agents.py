@@ -9,13 +9,13 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
+from stau_rl.agents.policy_gradient import AGENTS, agent_class
 from stau_rl.agents.policy_gradient.a2c import A2C, A2CSettings
+from stau_rl.agents.policy_gradient.environments import make_envs
 from stau_rl.agents.policy_gradient.optimiser import FlatAdam
-from stau_rl.agents.policy_gradient.policy_loss import policy_loss
 from stau_rl.agents.policy_gradient.ppo import PPO, PPOSettings
 from stau_rl.agents.policy_gradient.reinforce import Reinforce, ReinforceSettings
-from stau_rl.agents.policy_gradient.rl_agents import AGENTS, agent_class
-from stau_rl.agents.policy_gradient.rollout import Player, make_envs
+from stau_rl.agents.policy_gradient.rollout import RolloutWorker
 from stau_rl.heads import HEADS
 from stau_rl.plugin.plugin_head import forget, head
 
@@ -67,48 +67,6 @@ def test_parameters_apart_have_their_own_rate():
     assert_allclose(apart.detach().numpy(), 0.999, rtol=1e-6)
 
 
-def scalar_network(log_policy, values):
-    class Fixed:
-        def log_policy(self, observations):
-            return log_policy
-
-        def values(self, observations):
-            return values
-
-    return Fixed()
-
-
-def test_the_policy_loss_by_hand():
-    """p = (1/2, 1/2) and (1/4, 3/4), actions 0 and 1, A = (2, -4), V = (1, 3), targets (2, 1).
-
-    -mean A log p = -(2 log 1/2 - 4 log 3/4) / 2; value part 0.5 (1 + 4) / 2; entropy (log 2 + H(1/4)) / 2.
-    """
-    log_policy = torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log()
-    network = scalar_network(log_policy, torch.tensor([1.0, 3.0]))
-    found = policy_loss(
-        network,
-        torch.zeros(2, 1),
-        torch.tensor([0, 1]),
-        torch.tensor([2.0, -4.0]),
-        torch.tensor([2.0, 1.0]),
-        A2CSettings(entropy=0.1, value=0.5),
-    )
-    quarter = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    expected = -(2 * np.log(0.5) - 4 * np.log(0.75)) / 2 + 0.5 * 2.5 - 0.1 * (np.log(2) + quarter) / 2
-    assert float(found) == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_ppo_loss_by_hand():
-    """Ratios 2 and 1/2 with clip 0.2: with A = 1 and A = 1 the terms are min(2, 1.2) and min(0.5, 0.8)."""
-    agent = PPO(PPOSettings(clip=0.2, value=0.0, normalise=False, **SHORT), 0)
-    agent.network = scalar_network(torch.tensor([[0.5, 0.5], [0.25, 0.75]]).log(), torch.zeros(2))
-    old = torch.tensor([0.25, 0.5]).log()
-    found = agent._loss(torch.zeros(2, 4), torch.tensor([0, 0]), torch.ones(2), torch.zeros(2), old)
-    assert float(found) == pytest.approx(-(1.2 + 0.5) / 2, rel=1e-6)
-    found = agent._loss(torch.zeros(2, 4), torch.tensor([0, 0]), -torch.ones(2), torch.zeros(2), old)
-    assert float(found) == pytest.approx((2.0 + 0.8) / 2, rel=1e-6)
-
-
 @pytest.mark.parametrize("baseline", ["value", "none"])
 def test_reinforce_follows_the_exact_gradient(baseline):
     """One-step bandit, means 0 and 1: the score gradient averages to p (1 - p) (0 - 1) for arm 0 within 5 errors."""
@@ -129,9 +87,7 @@ def test_reinforce_follows_the_exact_gradient(baseline):
     agent.optimiser.step = lambda loss, rate, norm: grads.append(
         torch.autograd.grad(loss, agent.network.actor[-1].bias)[0].numpy()
     )
-    from stau_rl.agents.policy_gradient.rollout import Player, make_envs
-
-    agent.update(Player(make_envs("exact-bandit-v0", 4000), agent.spaces, 0), np.random.default_rng(0))
+    agent.update(RolloutWorker(make_envs("exact-bandit-v0", 4000), agent.spaces, 0), np.random.default_rng(0))
     # The loss is minus the objective; each episode's gradient has a deviation of at most 1.
     assert abs(grads[0][0] - 0.25) < 5 / np.sqrt(4000)
     assert grads[0].sum() == pytest.approx(0.0, abs=1e-6)
@@ -273,12 +229,12 @@ def test_steps_that_only_reset_do_not_count():
 def test_nothing_is_learned_from_a_rollout_of_resets(kind):
     """All copies of a one-step episode end together, so every second rollout of one step only resets."""
     agent = kind(kind.Settings(env="stau_rl:stau_rl/BernoulliBandit-v0", rollout=1, hidden=(8,)), 0)
-    player = Player(make_envs(agent.settings.env, 8), agent.spaces, 0)
-    assert agent.update(player, np.random.default_rng(0))[0] == 8
+    worker = RolloutWorker(make_envs(agent.settings.env, 8), agent.spaces, 0)
+    assert agent.update(worker, np.random.default_rng(0))[0] == 8
     before = agent.optimiser.flat.detach().clone()
-    assert agent.update(player, np.random.default_rng(0)) == (0, [])
+    assert agent.update(worker, np.random.default_rng(0)) == (0, [])
     assert torch.equal(agent.optimiser.flat, before)
-    assert agent.update(player, np.random.default_rng(0))[0] == 8
+    assert agent.update(worker, np.random.default_rng(0))[0] == 8
     assert not torch.equal(agent.optimiser.flat, before)
 
 

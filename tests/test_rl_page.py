@@ -10,9 +10,10 @@ from stau_rl.pages.paths import RESULTS
 from stau_rl.pages.plateau import plateau_section
 from stau_rl.pages.rl import conclusions, page
 from stau_rl.pages.rl_figures import save_figures
-from stau_rl.rl_study import play as rl_study
-from stau_rl.rl_study.play import StudyRun, write_tables
+from stau_rl.rl_study.folder import RUNS, write_tables
+from stau_rl.rl_study.result import RLStudyResult
 from stau_rl.rl_study.results import RLResults, summary
+from stau_rl.rl_study.runs import StudyRun, row_of
 from stau_rl.rl_study.table import printed
 from stau_rl.rl_study.tasks import Family, stars, task_named
 from stau_rl.statistics.robust import interquartile_mean, stratified_interval
@@ -39,7 +40,7 @@ def test_a_stratified_interval_resamples_within_groups():
 
 
 @pytest.fixture
-def results(tmp_path) -> RLResults:
+def results(tmp_path) -> RLStudyResult:
     """Four seeds, two tasks: escort wins the first for sure and ties the second; its control wins the first too."""
     rows, curves = [], []
     scores = {
@@ -64,11 +65,26 @@ def results(tmp_path) -> RLResults:
                     **dict.fromkeys(("commit", "versions", "device"), "x"),
                     "seconds": 30.0,
                 }
-                rows.append(rl_study.row_of(run, kept))
+                rows.append(row_of(run, kept))
                 curve = {"task": name, "family": family.name, "seed": seed, "point": 1, "step": 9, "train_return": 1.0}
                 curves += [curve] if role == "evaluation" else []
     write_tables(tmp_path, rows, curves)
-    return RLResults.load(tmp_path)
+    return RLStudyResult.load(tmp_path)
+
+
+def test_a_result_is_saved_loaded_and_drawn(results, tmp_path):
+    results.save(tmp_path / "copy")
+    again = RLStudyResult.load(tmp_path / "copy")
+    pd.testing.assert_frame_equal(again.runs, results.runs)
+    pd.testing.assert_frame_equal(again.curves, results.curves)
+    pd.testing.assert_frame_equal(again.table(), summary(results))
+    assert str(again) == printed(results)
+    ax = results.plot("ppo-acrobot")
+    assert [line.get_label() for line in ax.lines] == [SOFTMAX.name, ESCORT.name]
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[1.0], [1.0]]
+    assert results.plot().get_title("left") == "ppo-cartpole"
+    with pytest.raises(ValueError, match="task must be one of ppo-cartpole, ppo-acrobot, got 'chess'"):
+        results.plot("chess")
 
 
 def test_the_summary_by_hand(results):
@@ -140,7 +156,7 @@ def test_sharpnesses_at_the_ends_of_their_grid_have_a_star():
     assert stars(task, Family("softmax(beta=1)"), "softmax(beta=1)", 0.0003) == ("", "*")
 
 
-@pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
+@pytest.mark.skipif(not (RESULTS / RUNS).exists(), reason="no rows of a study are committed")
 def test_the_default_study_fits_120_characters():
     assert max(map(len, printed(RLResults.load(RESULTS)).splitlines())) <= 120
 
@@ -156,7 +172,7 @@ def test_a_plateau_section_follows_its_rows(results):
     assert f"lies at an end of the grid (^ or v): {ends}." in plateau_section()
 
 
-@pytest.mark.skipif(not (RESULTS / rl_study.RUNS).exists(), reason="no rows of a study are committed")
+@pytest.mark.skipif(not (RESULTS / RUNS).exists(), reason="no rows of a study are committed")
 def test_page_and_notebook_are_those_of_the_committed_rows():
     assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load(RESULTS)), "run python -m stau_rl.pages.rl"
     assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(RL), "run python -m stau_rl.pages.rl"

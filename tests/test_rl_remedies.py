@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from stau_rl.agents.policy_gradient import AGENTS, agent_class
+from stau_rl.agents.policy_gradient.environments import make_envs
 from stau_rl.agents.policy_gradient.ppo import PPOSettings
-from stau_rl.agents.policy_gradient.rl_agents import AGENTS, agent_class
-from stau_rl.agents.policy_gradient.rollout import Player, make_envs
+from stau_rl.agents.policy_gradient.rollout import RolloutWorker
 from stau_rl.heads import parse_head
 from stau_rl.nn.learned import LearnedHead
 from stau_rl.nn.remedies import EntropyControl
@@ -53,13 +54,13 @@ def raw(agent):
 def course(agent):
     """Step and raw sharpness before the first update and after each, over one segment."""
     seen = [(agent.step, raw(agent))]
-    agent.play_segment(lambda step: seen.append((step, raw(agent))))
+    agent.play_segment(lambda what, step, steps: seen.append((step, raw(agent))))
     return seen
 
 
 def entropy_share(agent, at=None):
     """Of the policy on the bandit's one observation, in numpy from the weights of a head."""
-    observation = Player(make_envs("four-arms-v0", 1), agent.spaces, 0)._rows
+    observation = RolloutWorker(make_envs("four-arms-v0", 1), agent.spaces, 0)._rows
     scores = agent.network.actor(torch.from_numpy(observation)).detach().double()
     p = (at or agent.network.head).weights(scores)[0].detach().numpy()
     return -(p * np.log(p)).sum() / math.log(4)
@@ -90,8 +91,8 @@ def test_one_step_of_the_control_by_hand(name):
     """The number behind tau moves by rate (H / log n - share), H at the scores after the update and the tau before."""
     agent = make(name, target_entropy=0.3, target_entropy_rate=0.7)
     before = raw(agent)
-    player = Player(make_envs("four-arms-v0", agent.settings.envs), agent.spaces, 0)
-    agent.update(player, np.random.default_rng(0))
+    worker = RolloutWorker(make_envs("four-arms-v0", agent.settings.envs), agent.spaces, 0)
+    agent.update(worker, np.random.default_rng(0))
     expected = 0.7 * (entropy_share(agent, parse_head("s_tau(tau=2)")) - 0.3)
     assert raw(agent) - before == pytest.approx(expected, rel=1e-4)
 
@@ -165,7 +166,7 @@ def test_a_run_stopped_anywhere_resumes_to_the_same_numbers(name, remedy, tmp_pa
         pass
 
     def play(checkpoint=None, until=math.inf):
-        def report(step):
+        def report(what, step, steps):
             if step > until:
                 raise Stop
 

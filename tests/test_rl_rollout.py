@@ -9,10 +9,9 @@ import torch
 from gymnasium.vector import SyncVectorEnv
 from numpy.testing import assert_allclose, assert_array_equal
 
-from stau_rl.agents.policy_gradient.advantages import generalised_advantages
-from stau_rl.agents.policy_gradient.evaluation import evaluate
+from stau_rl.agents.policy_gradient.environments import Spaces, make_envs
 from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor, entropies, log_probabilities, numpy_weights
-from stau_rl.agents.policy_gradient.rollout import Player, Spaces, make_envs
+from stau_rl.agents.policy_gradient.rollout import RolloutWorker, evaluate, generalised_advantages
 from stau_rl.heads import HEADS, parse_head
 
 GENERATOR = partial(np.random.default_rng, 0)
@@ -103,7 +102,7 @@ def test_a_rollout_tells_every_step_apart(mode, cut):
     """Episodes of 2 and 3 steps. NEXT_STEP spends a step on each reset; SAME_STEP shows the last observation aside."""
     envs, spaces = countdown(mode, cut)
     _, actor = actor_of()
-    rollout, returns = Player(envs, spaces, 0).play(actor, 7, GENERATOR())
+    rollout, returns = RolloutWorker(envs, spaces, 0).collect(actor, 7, GENERATOR())
     ends = rollout.truncated if cut else rollout.terminated
     assert not (rollout.terminated if cut else rollout.truncated).any()
     left = rollout.observations[:, 0, 0]
@@ -133,7 +132,7 @@ def test_both_ways_of_resetting_give_the_same_advantages(cut):
     for mode, steps in (("NextStep", 13), ("SameStep", 10)):
         envs, spaces = countdown(mode, cut)
         _, actor = actor_of()
-        rollout, _ = Player(envs, spaces, 0).play(actor, steps, GENERATOR())
+        rollout, _ = RolloutWorker(envs, spaces, 0).collect(actor, steps, GENERATOR())
 
         def value(rows):
             return (10 + rows[..., 0] + 100 * rows[..., 1]).astype(np.float32)
@@ -160,10 +159,10 @@ def test_whole_episodes(mode):
     """Every copy plays one; the shorter ones idle and their idle steps do not count."""
     envs, spaces = countdown(mode, True, count=3)
     _, actor = actor_of()
-    player = Player(envs, spaces, 0)
+    worker = RolloutWorker(envs, spaces, 0)
     # The next episode of each copy is number 1, of 3 steps; of the last copy number 2, of 2 steps.
     envs.envs[2].episode = 1
-    rollout, returns = player.play_episodes(actor, GENERATOR())
+    rollout, returns = worker.collect_episodes(actor, GENERATOR())
     lengths = rollout.valid.sum(0)
     assert_array_equal(lengths, [3, 3, 2])
     assert returns == [6.0, 6.0, 3.0]
@@ -177,7 +176,7 @@ def test_whole_episodes(mode):
 def test_actions_are_named_as_the_environment_names_them():
     envs, spaces = countdown("NextStep", False, start=5)
     _, actor = actor_of()
-    rollout, _ = Player(envs, spaces, 0).play(actor, 20, GENERATOR())
+    rollout, _ = RolloutWorker(envs, spaces, 0).collect(actor, 20, GENERATOR())
     assert set(rollout.actions.ravel()) == {0, 1}
     assert set(envs.envs[0].actions) == {5, 6}
 

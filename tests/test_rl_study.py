@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from inline_pool import InlinePool
 from stau_rl.cli import main as cli
 from stau_rl.heads import parse_head
-from stau_rl.rl_study import play as rl_study
+from stau_rl.rl_study.folder import unused_runs
 from stau_rl.rl_study.plan import estimate
-from stau_rl.rl_study.play import StudyRun, best_point, play_study, tuning_runs, unused_runs
+from stau_rl.rl_study.play import run_rl_study
+from stau_rl.rl_study.runs import StudyRun, best_point, tuning_runs
 from stau_rl.rl_study.tasks import (
     FAMILIES,
     RATES,
@@ -95,33 +97,9 @@ def test_bad_tasks_are_named():
 @pytest.fixture
 def played(monkeypatch):
     """Runs are played in this process; a list of them."""
-    from concurrent.futures import Future
-
-    from stau_rl.training.run import play_run
-
-    played = []
-
-    class Inline:
-        def __init__(self, *_):
-            pass
-
-        def submit(self, run):
-            played.append(run)
-            future = Future()
-            future.set_result(play_run(run))
-            return future
-
-        def result(self, future):
-            return future.result()
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *_):
-            pass
-
-    monkeypatch.setattr(rl_study, "RunPool", Inline)
-    return played
+    monkeypatch.setattr(InlinePool, "runs", [])
+    monkeypatch.setattr("stau_rl.rl_study.play.RunPool", InlinePool)
+    return InlinePool.runs
 
 
 def test_a_study_plays_tunes_and_resumes(tmp_path, played):
@@ -129,10 +107,10 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, played):
     task = [task_named("reinforce-cartpole")]
     reports = []
     arguments = {"processes": 1, "tuning_seeds": 1, "seeds": 2, "shorter": 1000}
-    rows, curves = play_study(
-        tmp_path, task, [SOFTMAX, ESCORT], **arguments, report=lambda *numbers: reports.append(numbers[:2])
-    )
-    assert reports[-1] == (30, 30)
+    result = run_rl_study(task, [SOFTMAX, ESCORT], out=tmp_path, **arguments, report=lambda *now: reports.append(now))
+    assert reports[-1] == ("runs", 30, 30)
+    arguments["resume"] = True
+    rows, curves = (table.fillna("").to_dict("records") for table in (result.runs, result.curves))
     assert len(rows) == 2 * (12 + 2) + 2
     control = [row for row in rows if row["role"] == "control"]
     assert {(row["control_of"], row["family"], row["seed"]) for row in control} == {
@@ -151,14 +129,14 @@ def test_a_study_plays_tunes_and_resumes(tmp_path, played):
         (f, s) for f in (SOFTMAX.name, ESCORT.name) for s in (0, 1)
     }
     # Beside them in the folder: the runs of another study, which asks for more seeds of one of the families.
-    play_study(tmp_path, task, [ESCORT], **{**arguments, "seeds": 3})
-    assert unused_runs(tmp_path, rows, [SOFTMAX, ESCORT], 1000) == 1
-    some, _ = play_study(tmp_path, task, [SOFTMAX], **arguments)
+    run_rl_study(task, [ESCORT], out=tmp_path, **{**arguments, "seeds": 3})
+    assert unused_runs(tmp_path, result.runs, [SOFTMAX, ESCORT], 1000) == 1
+    some = run_rl_study(task, [SOFTMAX], out=tmp_path, **arguments).runs
     assert unused_runs(tmp_path, some, [SOFTMAX], 1000) == len(list((tmp_path / "runs").iterdir())) - 12 - 2
     removed = next((tmp_path / "runs").iterdir())
     removed.unlink()
     before = len(played)
-    again, _ = play_study(tmp_path, task, [SOFTMAX, ESCORT], **arguments)
+    again = run_rl_study(task, [SOFTMAX, ESCORT], out=tmp_path, **arguments).runs.fillna("").to_dict("records")
     assert len(played) == before + 1
     without = [{name: value for name, value in row.items() if name != "seconds"} for row in again]
     assert without == [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
@@ -232,7 +210,7 @@ def test_what_cannot_be_made_is_refused_before_anything_is_written(tmp_path, mon
 
     monkeypatch.setattr("stau_rl.training.run.RunSpec.make", refuse)
     with pytest.raises(ValueError, match="cannot make env"):
-        play_study(tmp_path / "o", TASKS[:1], [SOFTMAX], processes=1)
+        run_rl_study(TASKS[:1], [SOFTMAX], out=tmp_path / "o", processes=1)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,19 +3,20 @@
 import json
 import math
 import sys
-from concurrent.futures import Future
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 import torch
 
+from inline_pool import InlinePool
+from stau_rl.agents.policy_gradient.a2c import A2CSettings
 from stau_rl.agents.policy_gradient.ppo import PPOSettings
 from stau_rl.cli import main as cli
 from stau_rl.plugin.load import load_plugin
 from stau_rl.plugin.plugin_head import forget
-from stau_rl.training import pool as rl_pool
 from stau_rl.training import train as train_module
+from stau_rl.training.result import TrainResult
 from stau_rl.training.run import RunSpec, play_run
 from stau_rl.training.train import train
 
@@ -23,38 +24,14 @@ SETTINGS = PPOSettings(steps=800, points=4, rollout=16, minibatch=64, hidden=(8,
 FILES = ("settings.json", "curves.csv", "curves.parquet", "scores.csv", "curves.png")
 
 
-class Inline:
-    """Stands for the pool: plays in this process, so that tests start none."""
-
-    def __init__(self, processes, slots, plugins=()):
-        self.steps = 0
-
-    def submit(self, run, slot=None, checkpoint=None):
-        future = Future()
-        future.set_result(play_run(run, checkpoint, self._count))
-        return future
-
-    def result(self, future):
-        return future.result()
-
-    def _count(self, step):
-        self.steps = max(self.steps, step)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-
 @pytest.fixture
 def inline(monkeypatch):
-    monkeypatch.setattr(train_module, "RunPool", Inline)
+    monkeypatch.setattr(train_module, "RunPool", InlinePool)
 
 
 def test_a_training_leaves_curves_scores_and_a_figure(inline, tmp_path):
     reports = []
-    scores = train("ppo", SETTINGS, 2, tmp_path / "run", first_seed=3, report=reports.append)
+    scores = train("ppo", SETTINGS, 2, tmp_path / "run", first_seed=3, report=lambda *now: reports.append(now)).table()
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted((*FILES, "seeds", "timing.json"))
     curves = pd.read_csv(tmp_path / "run" / "curves.csv")
     assert list(curves["seed"]) == [3] * 4 + [4] * 4
@@ -67,7 +44,7 @@ def test_a_training_leaves_curves_scores_and_a_figure(inline, tmp_path):
         agent.play_segment()
     assert scores["sampled"][0] == agent.evaluate(3).mean()
     assert scores["deterministic"][0] == agent.evaluate(3, deterministic=True).mean()
-    assert reports[-1] >= 800
+    assert reports[-1] == ("ppo CartPole-v1", 800, 1600)
 
 
 class Interrupt(Exception):
@@ -77,12 +54,12 @@ class Interrupt(Exception):
 def test_a_stopped_training_resumes_to_the_same_bytes(inline, tmp_path, monkeypatch):
     train("ppo", SETTINGS, 2, tmp_path / "whole")
 
-    def stop_in_second_segment(self, step):
+    def stop_in_second_segment(self, what, step, steps):
         if step > 300:
             raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Inline, "_count", stop_in_second_segment)
+        patch.setattr(InlinePool, "_count", stop_in_second_segment)
         with pytest.raises(Interrupt):
             train("ppo", SETTINGS, 2, tmp_path / "stopped")
     assert (tmp_path / "stopped" / "seeds" / "seed-0.pt").exists()
@@ -101,7 +78,7 @@ LEARNING = replace(SETTINGS, head="s_tau(tau=2)", learn=("tau",), head_rate=1.0)
 
 def test_what_a_head_learns_is_in_both_tables(inline, tmp_path):
     """Against an agent played beside it: tau at every point, and the last one in the scores."""
-    scores = train("ppo", LEARNING, 2, tmp_path / "run")
+    scores = train("ppo", LEARNING, 2, tmp_path / "run").table()
     curves = pd.read_csv(tmp_path / "run" / "curves.csv")
     agent = RunSpec("ppo", LEARNING.as_dict(), 1).make()
     taus = []
@@ -131,12 +108,12 @@ def test_a_training_that_learns_nothing_has_the_columns_of_old(inline, tmp_path)
 def test_a_stopped_training_that_learns_resumes(aged, inline, tmp_path, monkeypatch):
     train("ppo", LEARNING, 1, tmp_path / "whole")
 
-    def stop_in_second_segment(self, step):
+    def stop_in_second_segment(self, what, step, steps):
         if step > 300:
             raise Interrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Inline, "_count", stop_in_second_segment)
+        patch.setattr(InlinePool, "_count", stop_in_second_segment)
         with pytest.raises(Interrupt):
             train("ppo", LEARNING, 1, tmp_path / "stopped")
     if aged:
@@ -162,7 +139,7 @@ def test_results_from_before_the_columns_leave_them_empty(inline, tmp_path):
     for point in kept["curve"]:
         del point["learned_tau"], point["entropy"]
     file.write_text(json.dumps(kept))
-    scores = train("ppo", LEARNING, 1, tmp_path / "run", resume=True)
+    scores = train("ppo", LEARNING, 1, tmp_path / "run", resume=True).table()
     assert scores["learned_tau"].isna().all()
 
 
@@ -285,12 +262,37 @@ def test_a_missing_box2d_names_the_extra(tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_worker_stops_when_told(monkeypatch):
-    class Flag:
-        def is_set(self):
-            return True
+def test_a_result_is_saved_loaded_and_drawn(inline, tmp_path):
+    """Saved elsewhere, the files are those of the training; loaded it is the same again, and goes on from there."""
+    result = train("ppo", LEARNING, 2, tmp_path / "run")
+    result.save(tmp_path / "copy")
+    for name in FILES:
+        assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "run" / name).read_bytes(), name
+    for again in (TrainResult.load(tmp_path / "copy"), train("ppo", LEARNING, 2, tmp_path / "copy", resume=True)):
+        assert (again.spec, again.runs) == (result.spec, result.runs)
+        pd.testing.assert_frame_equal(again.table(), result.table())
+        pd.testing.assert_frame_equal(again.curves(), result.curves())
+    assert repr(result) == "TrainResult(ppo on CartPole-v1, s_tau(tau=2), 2 seeds of 800 steps)"
+    ax = result.plot()
+    by_seed = result.curves().groupby("seed")["train_return"]
+    for line, (_, returns) in zip(ax.lines, by_seed, strict=False):
+        assert line.get_ydata().tolist() == returns.tolist()
+    with pytest.raises(ValueError, match="holds another training"):
+        train("ppo", SETTINGS, 1).save(tmp_path / "copy")
+    (tmp_path / "copy" / "seeds" / "seed-1.json").unlink()
+    with pytest.raises(ValueError, match="unfinished training: seed 1 has no result"):
+        TrainResult.load(tmp_path / "copy")
+    with pytest.raises(ValueError, match="not the folder of a training"):
+        TrainResult.load(tmp_path)
 
-    monkeypatch.setattr(rl_pool, "_shared", {"stop": Flag(), "steps": [0]})
-    with pytest.raises(rl_pool.Stopped):
-        rl_pool._play(RunSpec("ppo", SETTINGS.as_dict(), 0), 0, None)
-    assert rl_pool._shared["steps"][0] > 0
+
+def test_settings_may_be_some_of_them_by_name(inline):
+    """And no folder is needed; lists stand for tuples, and unknown names are named."""
+    given = {"steps": 40, "rollout": 5, "hidden": [8], "points": 1, "curve_episodes": 0, "episodes": 2}
+    result = train("a2c", given)
+    assert result.runs[0]["settings"] == A2CSettings(**{**given, "hidden": (8,)}).as_dict()
+    assert result.table()["seed"].tolist() == [0]
+    with pytest.raises(ValueError, match="unknown setting 'stepps'"):
+        train("a2c", {"stepps": 3})
+    with pytest.raises(ValueError, match="resume needs out"):
+        train("a2c", given, resume=True)

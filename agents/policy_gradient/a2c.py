@@ -1,7 +1,7 @@
 """A2C: one gradient step on each short rollout.
 
-loss = -mean A log pi(a|s) + value (V - G)^2 - entropy H, with generalised advantages A (lambda = 1: the return of the
-rollout, bootstrapped, less the value) and G = A + V.
+loss = -mean A log pi(a|s) + value mean (V - G)^2 - entropy mean H, with generalised advantages A (lambda = 1: the
+return of the rollout, bootstrapped, less the value) and G = A + V.
 
 Source: Mnih et al., "Asynchronous methods for deep reinforcement learning", 2016, in its synchronous form.
 """
@@ -12,10 +12,8 @@ from typing import ClassVar
 import numpy as np
 
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
-from stau_rl.agents.policy_gradient.batch import Batch
 from stau_rl.agents.policy_gradient.policy_gradient import Agent
-from stau_rl.agents.policy_gradient.policy_loss import policy_loss
-from stau_rl.agents.policy_gradient.rollout import Player
+from stau_rl.agents.policy_gradient.rollout import RolloutWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +40,14 @@ class A2C(Agent):
     name: ClassVar[str] = "a2c"
     Settings = A2CSettings
 
-    def update(self, player: Player, random: np.random.Generator) -> tuple[int, list[float]]:
-        """Play a rollout and learn from it once; what is returned is as in `Agent.update`."""
+    def update(self, worker: RolloutWorker, random: np.random.Generator) -> tuple[int, list[float]]:
+        """Collect a rollout and learn from it once; arguments and what is returned are as in `Agent.update`."""
         settings: A2CSettings = self.settings
-        rollout, ended = player.play(self.actor, settings.rollout, random)
-        batch = Batch.of(rollout, *self.values(rollout), settings, settings.lam)
-        if not len(batch.actions):
+        rollout, ended = worker.collect(self.actor, settings.rollout, random)
+        if not rollout.steps:
             # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
             return 0, ended
-        loss = policy_loss(self.network, *batch, settings)
-        self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
+        batch = self.batch(rollout, settings.lam)
+        self.descend(self.score_loss(batch))
         self.remedies.step(batch.observations)
         return len(batch.actions), ended

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from stau_rl.agents.policy_gradient.finite import require_finite
 from stau_rl.heads import Escort, Head, SigmoidNorm, Softmax, SoftplusNorm, STau
 from stau_rl.heads.normalise import normalise_log
 from stau_rl.nn.learned import LearnedHead
@@ -80,7 +81,7 @@ def entropies(log_policy: Tensor) -> Tensor:
 
 
 class NumpyActor:
-    """The actor on numpy arrays: a rollout's few rows at a time cost less than torch's overhead.
+    """The actor on numpy arrays: on a rollout's few rows at a time torch's overhead costs more than the arithmetic.
 
     It sees the network's own memory, so it follows every update without a copy.
 
@@ -96,15 +97,22 @@ class NumpyActor:
             (lambda scores: _by_torch(network.head, scores)) if network.module.learn else numpy_weights(network.head)
         )
 
+    @np.errstate(over="ignore", invalid="ignore")
     def weights(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Unnormalised probabilities: [N, inputs] to [N, actions]."""
+        """Unnormalised probabilities: [N, inputs] to [N, actions].
+
+        Raises:
+            NonFiniteError: one is not finite.
+        """
         x = observations
         for weight, bias in self._layers[:-1]:
             x = x @ weight
             x += bias
             np.tanh(x, out=x)
         weight, bias = self._layers[-1]
-        return self._weigh(x @ weight + bias)
+        found = self._weigh(x @ weight + bias)
+        require_finite("action probability", found)
+        return found
 
     def sample(self, observations: NDArray[np.float32], uniforms: NDArray[np.float32]) -> NDArray[np.int64]:
         """Actions by inverse CDF: the first k with cdf_k > u total; never one of weight 0.

@@ -1,7 +1,7 @@
 """PPO: several epochs of minibatches on a rollout, with the probability ratio clipped.
 
-loss = -mean min(rho A, clip(rho, 1 - c, 1 + c) A) + value (V - G)^2 - entropy H, rho = pi(a|s) / pi_old(a|s), with
-generalised advantages A and G = A + V.
+loss = -mean min(rho A, clip(rho, 1 - c, 1 + c) A) + value mean (V - G)^2 - entropy mean H, with the probability ratio
+rho = pi(a|s) / pi_old(a|s), generalised advantages A and G = A + V.
 
 Source: Schulman et al., "Proximal policy optimization algorithms", 2017.
 """
@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
-from stau_rl.agents.policy_gradient.batch import Batch
-from stau_rl.agents.policy_gradient.networks import entropies
-from stau_rl.agents.policy_gradient.policy_gradient import Agent
-from stau_rl.agents.policy_gradient.rollout import Player
+from stau_rl.agents.policy_gradient.policy_gradient import Agent, Batch, log_taken
+from stau_rl.agents.policy_gradient.rollout import RolloutWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,40 +48,37 @@ class PPO(Agent):
     name: ClassVar[str] = "ppo"
     Settings = PPOSettings
 
-    def update(self, player: Player, random: np.random.Generator) -> tuple[int, list[float]]:
-        """Play a rollout and make the passes over it; what is returned is as in `Agent.update`."""
+    def update(self, worker: RolloutWorker, random: np.random.Generator) -> tuple[int, list[float]]:
+        """Collect a rollout and make the passes over it; arguments and what is returned are as in `Agent.update`."""
         settings: PPOSettings = self.settings
-        rollout, ended = player.play(self.actor, settings.rollout, random)
-        batch = Batch.of(rollout, *self.values(rollout), settings, settings.lam)
-        if not len(batch.actions):
+        rollout, ended = worker.collect(self.actor, settings.rollout, random)
+        if not rollout.steps:
             # Every copy only reset: there is nothing to learn from, and Adam would move on without a gradient.
             return 0, ended
+        batch = self.batch(rollout, settings.lam)
         with torch.no_grad():
-            old = _taken(self.network.log_policy(batch.observations), batch.actions)
-        learning_rate = self.learning_rate
-        pieces = max(1, round(len(batch.actions) / settings.minibatch))
+            old = log_taken(self.network.log_policy(batch.observations), batch.actions)
+        count = max(1, round(len(batch.actions) / settings.minibatch))
         for _ in range(settings.epochs):
             order = torch.from_numpy(random.permutation(len(batch.actions)))
             # One gather per pass, and minibatches that are slices of it.
-            parts = (part[order].tensor_split(pieces) for part in (*batch, old))
-            for minibatch in zip(*parts, strict=True):
-                self.optimiser.step(self._loss(*minibatch), learning_rate, settings.max_grad_norm)
+            parts = (part[order].tensor_split(count) for part in (*batch, old))
+            for *minibatch, old_part in zip(*parts, strict=True):
+                self.descend(self.loss(Batch(*minibatch), old_part))
         self.remedies.step(batch.observations)
         return len(batch.actions), ended
 
-    def _loss(self, observations: Tensor, actions: Tensor, advantages: Tensor, targets: Tensor, old: Tensor) -> Tensor:
+    def loss(self, batch: Batch, old: Tensor) -> Tensor:
+        """-mean min(rho A, clip(rho, 1 - c, 1 + c) A), and the shared parts.
+
+        Args:
+            batch: a minibatch of B steps.
+            old: log pi_old(a|s) of the policy that collected them, float32 [B].
+        """
         settings: PPOSettings = self.settings
-        if settings.normalise and len(advantages) > 1:
-            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        log_policy = self.network.log_policy(observations)
-        ratio = (_taken(log_policy, actions) - old).exp()
+        advantages = self.weighed(batch.advantages)
+        log_policy = self.network.log_policy(batch.observations)
+        ratio = (log_taken(log_policy, batch.actions) - old).exp()
         clipped = ratio.clamp(1 - settings.clip, 1 + settings.clip)
         loss = -torch.minimum(ratio * advantages, clipped * advantages).mean()
-        loss = loss + settings.value * (self.network.values(observations) - targets).square().mean()
-        if settings.entropy:
-            loss = loss - settings.entropy * entropies(log_policy).mean()
-        return loss
-
-
-def _taken(log_policy: Tensor, actions: Tensor) -> Tensor:
-    return log_policy.gather(1, actions[:, None]).squeeze(1)
+        return self.with_shared_parts(loss, log_policy, batch)

@@ -1,7 +1,8 @@
 """REINFORCE: one gradient step on whole episodes, weighted by the returns that followed.
 
-loss = -mean (G_t - b(s_t)) log pi(a_t|s_t), with the discounted return G_t and b the learned value or 0. A truncated
-episode's return goes on with the value of its last observation; without a baseline there is no value, and it ends.
+loss = -mean (G_t - b(s_t)) log pi(a_t|s_t) + value mean (b - G)^2 - entropy mean H, with the discounted return G_t and
+b the learned value or 0; with 0 there is no part of the value. A truncated episode's return goes on with the value of
+its last observation; without a baseline there is no value, and it ends.
 
 Source: Williams, "Simple statistical gradient-following algorithms for connectionist reinforcement learning", 1992.
 """
@@ -12,10 +13,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
-from stau_rl.agents.policy_gradient.batch import Batch
 from stau_rl.agents.policy_gradient.policy_gradient import Agent
-from stau_rl.agents.policy_gradient.policy_loss import policy_loss
-from stau_rl.agents.policy_gradient.rollout import Player
+from stau_rl.agents.policy_gradient.rollout import RolloutWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +38,12 @@ class Reinforce(Agent):
     name: ClassVar[str] = "reinforce"
     Settings = ReinforceSettings
 
-    def update(self, player: Player, random: np.random.Generator) -> tuple[int, list[float]]:
-        """Play an episode in every copy and learn from them once; what is returned is as in `Agent.update`."""
-        settings: ReinforceSettings = self.settings
-        rollout, returns = player.play_episodes(self.actor, random)
-        if settings.baseline == "value":
-            values, following = self.values(rollout)
-        else:
-            values = following = np.zeros_like(rollout.rewards)
+    def update(self, worker: RolloutWorker, random: np.random.Generator) -> tuple[int, list[float]]:
+        """Collect an episode of every copy and learn from them once; the rest is as in `Agent.update`."""
+        rollout, returns = worker.collect_episodes(self.actor, random)
+        baseline = self.settings.baseline == "value"
         # lambda = 1: the return less the value.
-        batch = Batch.of(rollout, values, following, settings, lam=1.0)
-        targets = batch.targets if settings.baseline == "value" else None
-        loss = policy_loss(self.network, batch.observations, batch.actions, batch.advantages, targets, settings)
-        self.optimiser.step(loss, self.learning_rate, settings.max_grad_norm)
+        batch = self.batch(rollout, lam=1.0, baseline=baseline)
+        self.descend(self.score_loss(batch, fit_value=baseline))
         self.remedies.step(batch.observations)
         return len(batch.actions), returns

@@ -1,94 +1,24 @@
-"""Playing a vector environment: observations as rows of numbers, and rollouts with every end of an episode told."""
+"""Steps of a vector environment as arrays: rollouts with every end of an episode told, advantages, evaluations."""
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
+from stau_rl.agents.policy_gradient.environments import Floats, Spaces, make_envs, reset_mode
+from stau_rl.agents.policy_gradient.finite import require_finite
 from stau_rl.agents.policy_gradient.networks import NumpyActor
 
-Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
-BOX2D = 'Box2D is not installed; pip install -e ".[rl]" -c constraints.txt'
-
-
-@dataclass(frozen=True, slots=True)
-class Spaces:
-    """Sizes of an environment's spaces.
-
-    Attributes:
-        inputs: length of an observation as a row of numbers.
-        actions: number of actions.
-        first_action: the environment's name of action 0.
-        one_hot: observations are numbers of states, and become one-hot rows.
-        first_state: number of the first state, with `one_hot`.
-    """
-
-    inputs: int
-    actions: int
-    first_action: int
-    one_hot: bool
-    first_state: int = 0
-
-    @classmethod
-    def of(cls, envs: VectorEnv, name: str) -> "Spaces":
-        """Sizes of the spaces of a vector environment.
-
-        Raises:
-            ValueError: the actions are not discrete, or observations neither a box of numbers nor discrete.
-        """
-        action, observation = envs.single_action_space, envs.single_observation_space
-        if not isinstance(action, gym.spaces.Discrete):
-            raise ValueError(f"env {name!r} must have discrete actions, its action space is {action}")
-        actions, first = int(action.n), int(action.start)
-        if isinstance(observation, gym.spaces.Discrete):
-            return cls(int(observation.n), actions, first, True, int(observation.start))
-        if isinstance(observation, gym.spaces.Box):
-            return cls(int(np.prod(observation.shape)), actions, first, False)
-        raise ValueError(f"env {name!r} must have Box or Discrete observations, its space is {observation}")
-
-    def rows(self, observations: Any) -> Floats:
-        """A batch of observations as float32 [N, inputs]."""
-        if self.one_hot:
-            return np.eye(self.inputs, dtype=np.float32)[np.asarray(observations) - self.first_state]
-        return np.asarray(observations, dtype=np.float32).reshape(len(observations), self.inputs)
-
-
-def make_envs(name: str, count: int) -> VectorEnv:
-    """A vector environment of `count` copies: the id's own vector class if it has one, else one process in turns.
-
-    Raises:
-        ValueError: the id is unknown or cannot be made.
-    """
-    try:
-        module, _, rest = name.rpartition(":")
-        if module:
-            import_module(module)
-        own = gym.spec(rest).vector_entry_point is not None
-        envs = gym.make_vec(name, count, vectorization_mode="vector_entry_point" if own else "sync")
-    except gym.error.DependencyNotInstalled as error:
-        # Gymnasium's own advice knows nothing of the pinned versions.
-        fix = BOX2D if "box2d" in str(error).lower() else str(error)
-        raise ValueError(f"cannot make env {name!r}: {fix}") from None
-    except (gym.error.Error, ImportError, TypeError) as error:
-        raise ValueError(f"cannot make env {name!r}: {error}") from None
-    if reset_mode(envs) is AutoresetMode.DISABLED:
-        raise ValueError(f"env {name!r} does not reset its copies by itself (its autoreset mode is DISABLED)")
-    return envs
-
-
-def reset_mode(envs: VectorEnv) -> AutoresetMode:
-    """When a vector environment resets a copy whose episode has ended; NEXT_STEP if it does not say."""
-    return AutoresetMode(envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP))
+# Episodes of an evaluation that are played side by side; more would only cost memory.
+EVALUATED = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """T steps of N environments; every array starts with [T, N], `observations` with [T + 1, N].
+    """T steps of N copies of an environment; every array starts with [T, N], `observations` with [T + 1, N].
 
     Attributes:
         observations: what each step was chosen on, and what the last one led to, float32 [..., inputs].
@@ -96,7 +26,7 @@ class Rollout:
         rewards: float32.
         terminated: the episode ended for good.
         truncated: the episode was cut off.
-        valid: the step was played and counts; a step that only resets, or belongs to no wanted episode, does not.
+        valid: the step counts; one that only resets a copy, or belongs to no wanted episode, does not.
         finals: observations before a reset that `observations` does not hold (SAME_STEP), float32 [F, inputs].
         final_places: where they belong, int64 [F, 2]: step and environment.
     """
@@ -129,18 +59,22 @@ class Rollout:
         return following
 
 
-class Player:
+class RolloutWorker:
     """Steps a vector environment with an actor, and keeps count of episodes.
 
     Args:
         envs: the environment.
         spaces: its sizes.
         seed: of its first reset.
+
+    Attributes:
+        steps: environment steps of the last rollout that count, or of the one under way.
     """
 
     def __init__(self, envs: VectorEnv, spaces: Spaces, seed: int) -> None:
         self.envs, self.spaces = envs, spaces
         self.same_step = reset_mode(envs) is AutoresetMode.SAME_STEP
+        self.steps = 0
         self._returns = np.zeros(envs.num_envs)
         self._begin(seed)
 
@@ -150,8 +84,8 @@ class Player:
         self._resets = np.zeros(self.envs.num_envs, dtype=np.bool_)
         self._returns[:] = 0.0
 
-    def play(self, actor: NumpyActor, steps: int, random: np.random.Generator) -> tuple[Rollout, list[float]]:
-        """Play on for a number of steps.
+    def collect(self, actor: NumpyActor, steps: int, random: np.random.Generator) -> tuple[Rollout, list[float]]:
+        """Go on for a number of steps of every copy.
 
         Args:
             actor: samples the actions.
@@ -160,7 +94,11 @@ class Player:
 
         Returns:
             The rollout, and the returns of the episodes that ended in it.
+
+        Raises:
+            NonFiniteError: an observation, a reward or the weight of an action is not finite in float32.
         """
+        self.steps = 0
         n = self.envs.num_envs
         rows = np.empty((steps + 1, n, self.spaces.inputs), dtype=np.float32)
         actions = np.empty((steps, n), dtype=np.int64)
@@ -173,6 +111,7 @@ class Player:
         rows[0] = self._rows
         for t in range(steps):
             np.logical_not(self._resets, out=valid[t])
+            self.steps += int(np.count_nonzero(valid[t]))
             actions[t] = actor.sample(rows[t], uniforms[t])
             info = self._step(actions[t], rewards[t], terminated[t], truncated[t], ended)
             rows[t + 1] = self._rows
@@ -182,8 +121,8 @@ class Player:
                 places += [(t, int(i)) for i in where]
         return Rollout(rows, actions, rewards, terminated, truncated, valid, *self._finals(finals, places)), ended
 
-    def play_episodes(self, actor: NumpyActor, random: np.random.Generator) -> tuple[Rollout, list[float]]:
-        """Start every copy anew and play one whole episode with each; what a copy plays after its own does not count.
+    def collect_episodes(self, actor: NumpyActor, random: np.random.Generator) -> tuple[Rollout, list[float]]:
+        """Start every copy anew for one whole episode each; what a copy does after its own does not count.
 
         Args:
             actor: samples the actions.
@@ -191,7 +130,11 @@ class Player:
 
         Returns:
             The rollout, as long as the longest episode, and the return of each copy's episode.
+
+        Raises:
+            NonFiniteError: as `collect`.
         """
+        self.steps = 0
         self._begin(None)
         n = self.envs.num_envs
         running = np.ones(n, dtype=np.bool_)
@@ -201,6 +144,7 @@ class Player:
         places: list[tuple[int, int]] = []
         returns = np.zeros(n)
         while running.any():
+            self.steps += int(np.count_nonzero(running))
             chosen = actor.sample(rows[-1], random.random(n, dtype=np.float32))
             reward = np.empty(n, dtype=np.float32)
             over, cut = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
@@ -230,6 +174,7 @@ class Player:
         chosen = actions + self.spaces.first_action if self.spaces.first_action else actions
         observations, reward, over, cut, info = self.envs.step(chosen)
         self._rows = self.spaces.rows(observations)
+        require_finite("reward", np.asarray(reward))
         rewards[:], terminated[:], truncated[:] = reward, over, cut
         # A step that only resets has reward 0.
         self._returns += reward
@@ -239,3 +184,82 @@ class Player:
             self._returns[done] = 0.0
         self._resets = np.zeros_like(done) if self.same_step else done
         return info
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def generalised_advantages(
+    rewards: Floats, values: Floats, next_values: Floats, terminated: Flags, ended: Flags, gamma: float, lam: float
+) -> Floats:
+    """A_t = delta_t + gamma lambda A_{t+1} within an episode, delta_t = r_t + gamma V(s_{t+1}) - V(s_t).
+
+    An episode that *terminates* has no future: its last V(s_{t+1}) counts 0. One that is *truncated* has a future that
+    was not played: the value of its last observation stands for it (it bootstraps). With lambda = 1, A is the
+    discounted return less the value.
+
+    Args:
+        rewards: float32 [T, N].
+        values: V(s_t), float32 [T, N].
+        next_values: V of the observation that followed, before any reset, float32 [T, N].
+        terminated: the episode ended for good at t, [T, N].
+        ended: the episode ended at t, either way, [T, N].
+        gamma: discount factor.
+        lam: lambda, in [0, 1].
+
+    Returns:
+        Advantages, float32 [T, N].
+
+    Source: Schulman et al., "High-dimensional continuous control using generalized advantage estimation", 2016.
+    """
+    delta = rewards + np.float32(gamma) * next_values * np.where(terminated, np.float32(0), np.float32(1)) - values
+    carry = np.where(ended, np.float32(0), np.float32(gamma * lam))
+    advantages = np.empty_like(delta)
+    running: Floats = np.zeros_like(delta[0])
+    for t in range(len(delta) - 1, -1, -1):
+        running = delta[t] + carry[t] * running
+        advantages[t] = running
+    return advantages
+
+
+def evaluate(
+    actor: NumpyActor, env: str, episodes: int, random: np.random.Generator, *, deterministic: bool
+) -> NDArray[np.float64]:
+    """Undiscounted returns of whole episodes.
+
+    Every copy of the environment plays one episode, so that short episodes are not counted more often than long ones.
+
+    Args:
+        actor: the policy.
+        env: Gymnasium id.
+        episodes: how many.
+        random: gives the environments' seeds and the action uniforms.
+        deterministic: take the likeliest action instead of a sample.
+
+    Returns:
+        float64 [episodes].
+
+    Raises:
+        ValueError: the environment cannot be made, or its spaces do not fit.
+        NonFiniteError: an observation, a reward or the weight of an action is not finite in float32.
+    """
+    counts = [min(EVALUATED, episodes - first) for first in range(0, episodes, EVALUATED)]
+    return np.concatenate([_evaluate_some(actor, env, count, random, deterministic) for count in counts])
+
+
+def _evaluate_some(
+    actor: NumpyActor, env: str, episodes: int, random: np.random.Generator, deterministic: bool
+) -> NDArray[np.float64]:
+    envs = make_envs(env, episodes)
+    spaces = Spaces.of(envs, env)
+    observations, _ = envs.reset(seed=int(random.integers(1 << 31)))
+    returns = np.zeros(episodes)
+    running = np.ones(episodes, dtype=np.bool_)
+    while running.any():
+        rows = spaces.rows(observations)
+        uniforms = random.random(episodes, dtype=np.float32)
+        actions = actor.best(rows) if deterministic else actor.sample(rows, uniforms)
+        observations, rewards, terminated, truncated, _ = envs.step(actions + spaces.first_action)
+        require_finite("reward", np.asarray(rewards))
+        returns += np.where(running, rewards, 0.0)
+        running &= ~(terminated | truncated)
+    envs.close()
+    return returns

@@ -1,6 +1,5 @@
 """`stau-rl rl-study`: heads in reinforcement learning, each tuned on an equal grid."""
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +52,9 @@ class RLStudy(Resumable):
     def run(self) -> None:
         """Play the study, print the summary and say where the files are."""
         from stau_rl.plugin.load import load_plugins
+        from stau_rl.rl_study.folder import RUNS, RLStudyFolder, unused_runs, unused_text
         from stau_rl.rl_study.plan import estimate, plan
-        from stau_rl.rl_study.play import RUN_FILES, RUNS, play_study, unused_runs, unused_text, write_tables
+        from stau_rl.rl_study.play import run_rl_study
         from stau_rl.rl_study.tasks import FAMILIES, TASKS, distinct, parse_family, task_named
         from stau_rl.terminal.console import wide_console
         from stau_rl.terminal.progress import nothing_yet, steps_bar
@@ -63,9 +63,8 @@ class RLStudy(Resumable):
         load_plugins(self.plugin)
         tasks = tuple(dict.fromkeys(map(task_named, self.task))) or TASKS
         families = distinct(tuple(map(parse_family, self.family)) or FAMILIES)
-        processes = self.processes if self.processes is not None else os.cpu_count() or 1
-        if processes < 1:
-            raise ValueError(f"--processes must be at least 1, got {processes}")
+        if self.processes is not None and self.processes < 1:
+            raise ValueError(f"--processes must be at least 1, got {self.processes}")
         runs, minutes = estimate(tasks, families, self.tuning_seeds, self.seeds, self.shorter)
         console = wide_console()
 
@@ -74,29 +73,26 @@ class RLStudy(Resumable):
 
         if self.plan:
             say(plan(tasks, families, self.tuning_seeds, self.seeds))
+        else:
+            out = self.out or Path("runs") / time.strftime("rl-study-%Y%m%d-%H%M%S")
+            RLStudyFolder(out, self.resume)
         say(f"at most {runs} runs, about {minutes:.0f} core-minutes")
         if self.plan:
             return
-        out = self.out or Path("runs") / time.strftime("rl-study-%Y%m%d-%H%M%S")
-        if not self.resume and any(out.glob(f"{RUN_FILES}/*.json")):
-            raise ValueError(f"{out} holds a study; pass --resume to go on with it, or name another folder")
         with steps_bar("runs", runs, nothing_yet(self.out, self.resume)) as bar:
-            rows, curves = play_study(
-                out,
+            result = run_rl_study(
                 tasks,
                 families,
-                processes=processes,
+                out=out,
+                resume=self.resume,
+                processes=self.processes,
                 tuning_seeds=self.tuning_seeds,
                 seeds=self.seeds,
                 shorter=self.shorter,
                 plugins=self.plugin,
-                report=lambda done, total, seconds: bar(done),
+                report=lambda what, done, total: bar(done),
             )
-        write_tables(out, rows, curves)
-        from stau_rl.rl_study.results import RLResults
-        from stau_rl.rl_study.table import printed
-
-        say(printed(RLResults.load(out)))
-        if unused := unused_runs(out, rows, families, self.shorter):
+        say(str(result))
+        if unused := unused_runs(out, result.runs, families, self.shorter):
             say(unused_text(out, unused))
         say(f"Rows: {out / RUNS}")

@@ -1,6 +1,5 @@
 """`stau-rl train`: policy-gradient agents with any head."""
 
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,8 +53,7 @@ class Train(Resumable):
 
     def run(self) -> None:
         """Train, print the scores and say where the files are."""
-        from stau_rl.agents.policy_gradient.agent_settings import learned_column
-        from stau_rl.agents.policy_gradient.rl_agents import agent_class
+        from stau_rl.agents.policy_gradient import agent_class
         from stau_rl.plugin.load import load_plugins
         from stau_rl.terminal.console import wide_console
         from stau_rl.terminal.progress import nothing_yet, steps_bar
@@ -69,27 +67,21 @@ class Train(Resumable):
         out = self.out or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
         started = time.perf_counter()
         opening = nothing_yet(self.out, self.resume)
-        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds, opening) as report:
-            scores = train(
+        with steps_bar(f"{self.agent} {self.env}", self.steps * self.seeds, opening) as bar:
+            result = train(
                 self.agent,
                 settings,
                 self.seeds,
                 out,
                 first_seed=self.first_seed,
-                processes=(os.cpu_count() or 1) if self.processes is None else self.processes,
+                processes=self.processes,
                 resume=self.resume,
                 plugins=self.plugin,
-                report=report,
+                report=lambda what, done, total: bar(done),
             )
         console = wide_console()
-        learned = map(learned_column, settings.learn)
-        digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(learned, 3)}
-        shown = scores[["seed", *digits]].round(digits).to_string(index=False)
-        for line in (
-            f"Mean return of {settings.episodes} episodes after training, {self.agent} on {self.env}, {self.head}:",
-            shown,
-            f"Took {time.perf_counter() - started:.1f} s. Curves, scores and figure: {out}",
-        ):
+        took = time.perf_counter() - started
+        for line in (str(result), f"Took {took:.1f} s. Curves, scores and figure: {out}"):
             console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

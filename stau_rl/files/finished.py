@@ -1,7 +1,7 @@
-"""A folder of finished pieces of work, a CSV each: locked while in use, and gone on with after an interruption.
+"""A folder of finished pieces of work, a file each: locked while in use, and gone on with after an interruption.
 
-The plateau benchmark, the probe and the study keep their cells, groups and settings in one of their own kind; a
-training, whose folder is another, keeps its seconds in the same form.
+The plateau benchmark, the probe, the studies and a training keep their cells, groups, settings, runs and seeds in one
+of their own kind.
 """
 
 import json
@@ -23,7 +23,8 @@ class FinishedFolder:
     Attributes:
         made_for: what such a folder is for, in a message.
         holds: what one with finished pieces holds, in a message.
-        pieces: the folder in it that has their CSVs.
+        pieces: the folder in it that has their files.
+        ending: how the names of their files end.
 
     Args:
         path: the folder; created if it is not there.
@@ -36,6 +37,7 @@ class FinishedFolder:
     made_for: ClassVar[str]
     holds: ClassVar[str]
     pieces: ClassVar[str]
+    ending: ClassVar[str] = "csv"
 
     def __init__(self, path: str | Path, resume: bool = False) -> None:
         self.path = Path(path)
@@ -63,7 +65,7 @@ class FinishedFolder:
     @property
     def has_pieces(self) -> bool:
         """Whether a piece is finished."""
-        return any(self.path.glob(f"{self.pieces}/*.csv"))
+        return any(self.path.glob(f"{self.pieces}/*.{self.ending}"))
 
     def _begin(self) -> None:
         """Write what is to be there before the first piece; the folder is locked."""

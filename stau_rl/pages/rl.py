@@ -17,7 +17,7 @@ from stau_rl.pages.notebooks import RL, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS
 from stau_rl.pages.plateau import section_of
 from stau_rl.pages.rl_figures import save_figures
-from stau_rl.rl_study.play import CURVES, RUNS
+from stau_rl.rl_study.folder import CURVES, RUNS
 from stau_rl.rl_study.results import RLResults, interval_text
 from stau_rl.rl_study.tasks import FAMILIES, RATES, SLOPES, parse_family, points, settings, stars, task_named
 from stau_rl.statistics.robust import interquartile_interval

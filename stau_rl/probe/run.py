@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from stau_rl.files.finished import write_table
+from stau_rl.machine.pool import require_guard
 from stau_rl.machine.threads import cores
 from stau_rl.probe.folder import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder
 from stau_rl.probe.group import split, train_group
@@ -53,6 +54,7 @@ def run_probe(
         ValueError: the device is not there, the folder is not free, there are no processes, or a group failed; what is
             finished is kept.
     """
+    require_guard()
     where = find_device(device)
     if processes < 1:
         raise ValueError(f"--processes must be at least 1, got {processes}")

@@ -1,21 +1,16 @@
-"""The rows of a study of heads in reinforcement learning: written, read back, and summed up.
-
-| file | a row per |
-| --- | --- |
-| `rl_runs.csv` | run: task, family, head, learning rate, role (tuning, evaluation, control), seed, scores |
-| `rl_curves.csv` | evaluation run and point of its learning curve |
-"""
+"""The rows of a study of heads in reinforcement learning: read back, and summed up."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 
-from stau_rl.rl_study.play import CONTROL, CURVES, RUNS
+from stau_rl.rl_study.folder import CURVES, RUNS
+from stau_rl.rl_study.runs import CONTROL
 from stau_rl.rl_study.tasks import task_named
 from stau_rl.statistics.means import holm
 from stau_rl.statistics.robust import (
@@ -46,12 +41,13 @@ class RLResults:
     plateau: pd.DataFrame | None = None
 
     @classmethod
-    def load(cls, folder: Path) -> "RLResults":
+    def load(cls, folder: str | Path) -> Self:
         """Read the files of a folder.
 
         Raises:
             FileNotFoundError: the study's tables are not there.
         """
+        folder = Path(folder)
         plateau = folder / PLATEAU
         return cls(
             pd.read_csv(folder / RUNS),

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stau_rl.agents.policy_gradient.rl_agents import agent_class
+from stau_rl.agents.policy_gradient import agent_class
 from stau_rl.heads import parse_head
 from stau_rl.spec.grammar import show, suggest
 

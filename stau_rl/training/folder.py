@@ -18,29 +18,25 @@ Every file is written whole or not at all.
 """
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from stau_rl.agents.policy_gradient.agent_settings import learned_column
-from stau_rl.files.finished import keep_seconds
+from stau_rl.files.finished import FinishedFolder, keep_seconds
 from stau_rl.files.identity import first_difference, identity
-from stau_rl.files.lock import LOCK, DirectoryLock
-from stau_rl.files.whole import refuse_link, whole_file, write_json
+from stau_rl.files.lock import LOCK
+from stau_rl.files.whole import write_json
 from stau_rl.training.run import RunSpec, read_result
 
 SETTINGS, SEEDS = "settings.json", "seeds"
 CURVES, SCORES, FIGURE = "curves", "scores.csv", "curves.png"
 
 
-class TrainFolder:
+class TrainFolder(FinishedFolder):
     """The folder of one training; use it in a `with` block, which creates it and locks it against other processes.
 
     Args:
         path: the folder.
-        spec: agent, settings and number of seeds, JSON-able.
+        spec: agent, settings and seeds, JSON-able.
         resume: it may hold results of this spec, which are then kept.
 
     Raises:
@@ -48,14 +44,22 @@ class TrainFolder:
             cannot be written. Then nothing in it has been touched.
     """
 
-    def __init__(self, path: Path, spec: dict[str, Any], resume: bool) -> None:
-        self.path, self.spec = path, spec
-        self._lock = DirectoryLock(path)
-        if not path.exists():
-            return
+    made_for, holds, pieces, ending = "a training", "this training already", SEEDS, "json"
+
+    def __init__(self, path: str | Path, spec: dict[str, Any], resume: bool) -> None:
+        self.spec = spec
+        self._refuse_another(Path(path))
+        super().__init__(path, resume)
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether the training has begun."""
+        return (self.path / SETTINGS).exists()
+
+    def _refuse_another(self, path: Path) -> None:
+        """Refuse a folder of another training, or of foreign files."""
         if not path.is_dir():
-            raise ValueError(f"{path} is a file, not a folder for a training")
-        refuse_link(path / SEEDS)
+            return
         if not (path / SETTINGS).exists():
             foreign = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK)
             if foreign:
@@ -65,27 +69,15 @@ class TrainFolder:
             kept = identity(json.loads((path / SETTINGS).read_text(encoding="utf-8")))
         except (ValueError, AttributeError):
             raise ValueError(f"{path / SETTINGS} is damaged; name another folder") from None
-        difference = first_difference(kept, identity(spec))
+        difference = first_difference(kept, identity(self.spec))
         if difference:
             where, here, asked = difference
             raise ValueError(f"{path} holds another training: {where} is {here} there, {asked} was asked for")
-        if not resume:
-            raise ValueError(f"{path} holds this training already; pass --resume to go on with it")
 
-    def __enter__(self) -> "TrainFolder":
-        """Create and lock the folder."""
-        try:
-            (self.path / SEEDS).mkdir(parents=True, exist_ok=True)
-            self._lock.take()
-            if not (self.path / SETTINGS).exists():
-                write_json(self.path / SETTINGS, self.spec)
-        except OSError as error:
-            raise ValueError(f"{self.path} cannot be used: {error.strerror or error}") from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Let other processes have the folder."""
-        self._lock.release()
+    def _begin(self) -> None:
+        """Say what the training is, for one that goes on with it."""
+        if not (self.path / SETTINGS).exists():
+            write_json(self.path / SETTINGS, self.spec)
 
     def checkpoint(self, run: RunSpec) -> Path:
         """Where an unfinished seed keeps its state."""
@@ -96,35 +88,11 @@ class TrainFolder:
         return read_result(self.path / SEEDS / f"seed-{run.seed}.json")
 
     def write(self, run: RunSpec, result: dict[str, Any], seconds: float) -> None:
-        """Keep the result of a finished seed; its checkpoint goes."""
-        write_json(self.path / SEEDS / f"seed-{run.seed}.json", result)
+        """Keep the result of a finished seed and the seconds it took; its checkpoint goes."""
+        self.keep(run, result)
         self.checkpoint(run).unlink(missing_ok=True)
         keep_seconds(self.path, f"seed-{run.seed}", seconds)
 
-    def finish(self, results: list[dict[str, Any]]) -> pd.DataFrame:
-        """Write the tables and the figure of all seeds; the scores are returned."""
-        from stau_rl.training.plot import save_curves
-
-        learned = [learned_column(name) for name in dict.fromkeys(self.spec["settings"]["learn"])]
-        curves = curve_table(results, learned)
-        scores = pd.DataFrame([{k: v for k, v in r.items() if k not in ("curve", "settings")} for r in results])
-        scores.insert(1, "env", [result["settings"]["env"] for result in results])
-        scores.insert(2, "head", [result["settings"]["head"] for result in results])
-        for column in learned:
-            scores[column] = curves.groupby("seed", sort=False)[column].nth(-1).to_numpy()
-        for name, table in ((f"{CURVES}.csv", curves), (SCORES, scores)):
-            with whole_file(self.path / name) as temporary:
-                table.to_csv(temporary, index=False, lineterminator="\n")
-        with whole_file(self.path / f"{CURVES}.parquet") as temporary:
-            curves.to_parquet(temporary, index=False)
-        save_curves(curves, f"{self.spec['agent']} on {self.spec['settings']['env']}", self.path / FIGURE)
-        return scores
-
-
-def curve_table(results: list[dict[str, Any]], learned: Sequence[str]) -> pd.DataFrame:
-    """Learning curves: a row per seed and point; columns of what the head learned are there even if no row has them."""
-    rows = [{"seed": result["seed"], **row} for result in results for row in result["curve"]]
-    table = pd.DataFrame(rows)
-    extra = [*learned, "entropy"] if learned else []
-    table = table.reindex(columns=[*table.columns.drop(extra, errors="ignore"), *extra])
-    return table.astype(dict.fromkeys(["train_return", "sampled_return", *extra], "float64"))
+    def keep(self, run: RunSpec, result: dict[str, Any]) -> None:
+        """Keep the result of a finished seed."""
+        write_json(self.path / SEEDS / f"seed-{run.seed}.json", result)

@@ -1,97 +1,52 @@
-"""Training runs in parallel processes of one thread each."""
+"""Training runs in parallel worker processes, with the steps of all of them counted."""
 
 import multiprocessing
-import signal
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from stau_rl.machine.threads import one_thread
-from stau_rl.training.run import RunSpec, play_run
+from stau_rl.machine.pool import WorkerPool
+from stau_rl.plugin.load import load_plugins
+from stau_rl.training.run import Played, RunSpec, play_run
 
-_shared: dict[str, Any] = {}
-
-
-class Stopped(Exception):
-    """The run was told to stop; its finished segments are kept."""
+# In a worker: the steps that each run has done.
+_steps: Any = None
 
 
-class RunPool:
-    """Processes that play runs; use it in a `with` block. Leaving it by an exception stops the runs at once.
+class RunPool(WorkerPool):
+    """Workers that play training runs.
 
     Args:
-        processes: how many.
+        processes: how many at most.
         slots: how many runs have their steps counted; their slots are 0, ..., slots - 1.
-        plugins: files of heads that every process loads.
+        plugins: files of heads that every worker loads.
+        work: what is done, for messages.
     """
 
-    def __init__(self, processes: int, slots: int, plugins: tuple[Path, ...] = ()) -> None:
-        # Started afresh rather than forked: a fork would copy locks that other threads of this process hold.
-        context = multiprocessing.get_context("spawn")
-        self._stop = context.Event()
-        self._steps = context.Array("q", max(slots, 1), lock=False)
-        arguments = (self._stop, self._steps, plugins)
-        with one_thread():
-            self._pool = ProcessPoolExecutor(processes, context, _begin, arguments)
+    def __init__(self, processes: int, slots: int = 0, plugins: tuple[Path, ...] = (), work: str = "training") -> None:
+        self._steps: Any = multiprocessing.get_context("spawn").Array("q", max(slots, 1), lock=False)
+        super().__init__(processes, _begin, (self._steps, plugins), work)
 
-    def submit(
-        self, run: RunSpec, slot: int | None = None, checkpoint: Path | None = None
-    ) -> "Future[tuple[dict[str, Any], float]]":
+    def play(self, run: RunSpec, slot: int | None = None, checkpoint: Path | None = None) -> "Future[Played]":
         """Play a run, its steps counted in a slot if one is given; the future gives what `play_run` returns."""
-        with one_thread():
-            return self._pool.submit(_play, run, slot, checkpoint)
-
-    def result(self, future: "Future[tuple[dict[str, Any], float]]") -> tuple[dict[str, Any], float]:
-        """What a finished future gives.
-
-        Raises:
-            ValueError: a process was killed, for want of memory or by someone.
-        """
-        try:
-            return future.result()
-        except BrokenProcessPool:
-            raise ValueError(
-                "a process of the run was killed; what is finished is kept: repeat the command with --resume, perhaps "
-                "with fewer --processes"
-            ) from None
+        return self.submit(_play, run, slot, checkpoint)
 
     @property
     def steps(self) -> int:
         """Steps done so far, over all slots."""
         return sum(self._steps)
 
-    def __enter__(self) -> "RunPool":
-        """Nothing to do; processes start with the first run."""
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Wait for the processes; after an error, tell them to stop first."""
-        if kind is not None:
-            self._stop.set()
-        self._pool.shutdown(wait=True, cancel_futures=kind is not None)
-
-
-def _begin(stop: Any, steps: Any, plugins: tuple[Path, ...]) -> None:
-    """Set up a process: one thread, and Ctrl-C is the parent's to handle."""
-    import torch
-
-    from stau_rl.plugin.load import load_plugins
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
+def _begin(steps: Any, plugins: tuple[Path, ...]) -> None:
+    """Set up a worker: where it counts, and the heads of plug-ins."""
+    global _steps
+    _steps = steps
     load_plugins(plugins)
-    _shared.update(stop=stop, steps=steps)
 
 
-def _play(run: RunSpec, slot: int | None, checkpoint: Path | None) -> tuple[dict[str, Any], float]:
-    def report(step: int) -> None:
+def _play(run: RunSpec, slot: int | None, checkpoint: Path | None) -> Played:
+    def count(what: str, done: int, total: int) -> None:
         if slot is not None:
-            _shared["steps"][slot] = step
-        if _shared["stop"].is_set():
-            raise Stopped
+            _steps[slot] = done
 
-    return play_run(run, checkpoint, report)
+    return play_run(run, checkpoint, count)

@@ -5,14 +5,14 @@ import json
 import math
 import pickle
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from stau_rl.agents.policy_gradient.rl_agents import agent_class
+from stau_rl.agents.policy_gradient import agent_class
+from stau_rl.agents.policy_gradient.policy_gradient import Report
 from stau_rl.files.whole import whole_file
 
 
@@ -37,23 +37,26 @@ class RunSpec:
         return kind(kind.Settings(**values), self.seed)
 
 
+Played = tuple[dict[str, Any], float]
+"""The result of a run, JSON-able, and the seconds it took."""
 WHOLE = {"settings", "seed", "sampled", "deterministic", "curve"}
 """What the result of a finished run has."""
 
 
-def play_run(
-    run: RunSpec, checkpoint: Path | None = None, report: Callable[[int], None] | None = None
-) -> tuple[dict[str, Any], float]:
+def play_run(run: RunSpec, checkpoint: Path | None = None, report: Report | None = None) -> Played:
     """Play a run to its end, from its checkpoint if there is one, and evaluate it.
 
     Args:
         run: what to play.
         checkpoint: file to keep the state in after every segment, written whole; removed by nobody.
-        report: called with the steps done so far; what it raises stops the run, and finished segments are kept.
+        report: called after every update; what it raises stops the run, and finished segments are kept.
 
     Returns:
         The result, JSON-able: `sampled` and `deterministic` (mean returns of the final evaluations), their lowest
         and highest episode, and `curve`, the rows of `Agent.play_segment`. And the seconds this call took.
+
+    Raises:
+        NonFiniteError: the run met a number that is not finite in float32; finished segments are kept.
     """
     begun = time.perf_counter()
     agent = run.make()

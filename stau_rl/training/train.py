@@ -1,89 +1,118 @@
 """Training an agent on several seeds at once, into a folder that can be resumed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
+from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import pandas as pd
-
+from stau_rl.agents.policy_gradient import agent_class
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
 from stau_rl.heads import parse_head
+from stau_rl.machine.pool import require_guard
+from stau_rl.machine.threads import cores
 from stau_rl.plugin.plugin_head import head_hashes
 from stau_rl.training.folder import TrainFolder
 from stau_rl.training.pool import RunPool
+from stau_rl.training.result import TrainResult
 from stau_rl.training.run import RunSpec
 
 POLL_SECONDS = 0.2
 MOST_SEEDS = 1_000_000
+Report = Callable[[str, int, int], None]
 
 
 def train(
-    agent: str,
-    settings: AgentSettings,
-    seeds: int,
-    out: Path,
+    agent: str = "ppo",
+    settings: AgentSettings | Mapping[str, Any] | None = None,
+    seeds: int = 1,
+    out: str | Path | None = None,
     *,
     first_seed: int = 0,
-    processes: int = 1,
+    processes: int | None = None,
     resume: bool = False,
-    plugins: tuple[Path, ...] = (),
-    report: Callable[[int], None] | None = None,
-) -> pd.DataFrame:
-    """Train an agent on several seeds and write its curves and scores.
+    plugins: Sequence[str | Path] = (),
+    report: Report | None = None,
+) -> TrainResult:
+    """Train a policy-gradient agent on several seeds.
+
+    Seeds are trained in worker processes of one thread each. Workers read the main script anew, so a script needs the
+    guard `if __name__ == "__main__":`.
 
     Args:
-        agent: name of the agent.
-        settings: of its class.
+        agent: `reinforce`, `a2c` or `ppo`.
+        settings: the agent's settings, or some of them by name; the others are at their defaults.
         seeds: how many; they are first_seed, first_seed + 1, ...
-        out: the folder, described in `stau_rl.training.folder`.
+        out: the folder, described in `stau_rl.training.folder`. None keeps no files.
         first_seed: the first of them, >= 0.
-        processes: how many seeds are trained at a time, in a process of one thread each.
+        processes: how many seeds are trained at a time. None: one per core.
         resume: keep what the folder holds and go on.
-        plugins: files of heads that every process loads.
-        report: called now and then with the steps done, over all seeds.
+        plugins: files of heads that every worker loads.
+        report: called now and then with what is trained, the environment steps done over all seeds, and all of them.
 
     Returns:
-        A row per seed: mean, lowest and highest return of the final evaluations, sampled and deterministic.
+        Final scores and learning curves of every seed.
 
     Raises:
-        ValueError: an argument is out of range, or the folder cannot be used.
+        ValueError: an argument is out of range, the folder cannot be used, or a worker was killed.
+        NonFiniteError: an observation, reward, action probability, loss or parameter is not finite; it names the
+            environment, the step and the value. Finished seeds and points of learning curves are kept.
+
+    Example:
+        >>> from stau_rl import train
+        >>> result = train("ppo", {"head": "s_tau(tau=2)", "steps": 100_000}, seeds=4)    # doctest: +SKIP
+        >>> result.table()[["seed", "sampled", "deterministic"]]                          # doctest: +SKIP
     """
+    require_guard()
+    kind = agent_class(agent)
+    if not isinstance(settings, AgentSettings):
+        values = {name: tuple(v) if isinstance(v, list) else v for name, v in (settings or {}).items()}
+        settings = kind.Settings.from_texts({}, **values)
     for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0), ("processes", processes, 1)):
-        if value < least:
+        if value is not None and value < least:
             raise ValueError(f"{name} must be at least {least}, got {value!r}")
     if seeds > MOST_SEEDS:
         raise ValueError(f"seeds must be at most {MOST_SEEDS}, got {seeds!r}")
     if first_seed + seeds > 1 << 64:
         raise ValueError(f"seeds must be below 2^64, got {first_seed} + {seeds - 1}")
+    if resume and out is None:
+        raise ValueError("resume needs out, the folder of the training to continue")
     runs = [RunSpec(agent, settings.as_dict(), first_seed + number) for number in range(seeds)]
     # Mistakes in the environment or the head show here, before anything is written.
     runs[0].make()
     spec: dict[str, Any] = {"agent": agent, "settings": settings.as_dict(), "seeds": [run.seed for run in runs]}
     if hashes := head_hashes([parse_head(settings.head)]):
         spec["plugins"] = hashes
-    with TrainFolder(out, spec, resume) as folder:
+    with ExitStack() as stack:
+        path = stack.enter_context(TemporaryDirectory()) if out is None else out
+        folder = stack.enter_context(TrainFolder(path, spec, resume))
         missing = [(slot, run) for slot, run in enumerate(runs) if folder.read(run) is None]
         if missing:
-            _play(folder, missing, settings.steps * (seeds - len(missing)), processes, plugins, report)
-        results: list[Any] = [folder.read(run) for run in runs]
-        return folder.finish(results)
+            pool = RunPool(min(processes or cores(), len(missing)), seeds, tuple(map(Path, plugins)))
+            with pool:
+                _play(folder, pool, missing, settings, seeds, report)
+        kept: list[Any] = [folder.read(run) for run in runs]
+        result = TrainResult(spec, kept)
+        result.write_tables(folder.path)
+        return result
 
 
 def _play(
     folder: TrainFolder,
-    missing: list[tuple[int, RunSpec]],
-    done: int,
-    processes: int,
-    plugins: tuple[Path, ...],
-    report: Callable[[int], None] | None,
+    pool: RunPool,
+    missing: Sequence[tuple[int, RunSpec]],
+    settings: AgentSettings,
+    seeds: int,
+    report: Report | None,
 ) -> None:
-    slots = max(slot for slot, _ in missing) + 1
-    with RunPool(min(processes, len(missing)), slots, plugins) as pool:
-        futures = {pool.submit(run, slot, folder.checkpoint(run)): run for slot, run in missing}
-        while futures:
-            finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
-            for future in finished:
-                folder.write(futures.pop(future), *pool.result(future))
-            if report is not None:
-                report(done + pool.steps)
+    """Train the seeds that the folder does not hold."""
+    done = settings.steps * (seeds - len(missing))
+    futures = {pool.play(run, slot, folder.checkpoint(run)): run for slot, run in missing}
+    while futures:
+        finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
+        # Those that failed last, so that what is finished is kept.
+        for future in sorted(finished, key=lambda one: one.exception() is not None):
+            folder.write(futures.pop(future), *pool.result(future))
+        if report is not None:
+            report(f"{missing[0][1].agent} {settings.env}", done + pool.steps, settings.steps * seeds)

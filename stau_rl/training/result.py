@@ -1,0 +1,140 @@
+"""The outcome of a training: final scores and learning curves of every seed, with a figure and files."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from stau_rl.agents.policy_gradient.agent_settings import learned_column
+from stau_rl.files.whole import whole_file
+from stau_rl.training.folder import CURVES, FIGURE, SCORES, SETTINGS, TrainFolder
+from stau_rl.training.plot import plot_curves, save_curves
+from stau_rl.training.run import RunSpec
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainResult:
+    """An agent trained on several seeds.
+
+    Attributes:
+        spec: agent, settings and seeds, JSON-able.
+        runs: what `stau_rl.training.run.play_run` gives for every seed.
+
+    Example:
+        >>> result = TrainResult.load("runs/ppo")                   # doctest: +SKIP
+        >>> result.table()[["seed", "sampled", "deterministic"]]    # doctest: +SKIP
+        >>> result.plot().figure.savefig("curves.png")              # doctest: +SKIP
+    """
+
+    spec: dict[str, Any]
+    runs: list[dict[str, Any]]
+
+    def __repr__(self) -> str:
+        """A line about the training; `table` and `curves` have the numbers."""
+        settings = self.spec["settings"]
+        return f"TrainResult({self.title}, {settings['head']}, {len(self.runs)} seeds of {settings['steps']} steps)"
+
+    def __str__(self) -> str:
+        """Scores as the command line prints them."""
+        settings = self.spec["settings"]
+        digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(self._learned, 3)}
+        shown = self.table()[["seed", *digits]].round(digits).to_string(index=False)
+        about = f"{self.title}, {settings['head']}"
+        return f"Mean return of {settings['episodes']} episodes after training, {about}:\n{shown}"
+
+    @property
+    def title(self) -> str:
+        """Agent and environment."""
+        return f"{self.spec['agent']} on {self.spec['settings']['env']}"
+
+    @property
+    def _learned(self) -> list[str]:
+        return [learned_column(name) for name in dict.fromkeys(self.spec["settings"]["learn"])]
+
+    def table(self) -> pd.DataFrame:
+        """Final scores, a row per seed.
+
+        Returns:
+            Columns `agent, env, head, seed`; `sampled` and `deterministic`, mean returns of the final evaluation with
+            sampled and with likeliest actions, with their lowest and highest episode, `_low` and `_high`; and
+            `learned_NAME` for every parameter that the head learns.
+        """
+        scores = pd.DataFrame([{k: v for k, v in run.items() if k not in ("curve", "settings")} for run in self.runs])
+        scores.insert(1, "env", [run["settings"]["env"] for run in self.runs])
+        scores.insert(2, "head", [run["settings"]["head"] for run in self.runs])
+        curves = self.curves()
+        for column in self._learned:
+            scores[column] = curves.groupby("seed", sort=False)[column].nth(-1).to_numpy()
+        return scores
+
+    def curves(self) -> pd.DataFrame:
+        """Learning curves, a row per seed and point.
+
+        Returns:
+            Columns `seed, step, train_episodes, train_return, sampled_return`; where the head learns also
+            `learned_NAME` and `entropy`, nan for points that do not have them.
+        """
+        table = pd.DataFrame([{"seed": run["seed"], **row} for run in self.runs for row in run["curve"]])
+        extra = [*self._learned, "entropy"] if self._learned else []
+        table = table.reindex(columns=[*table.columns.drop(extra, errors="ignore"), *extra])
+        return table.astype(dict.fromkeys(["train_return", "sampled_return", *extra], "float64"))
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean return of the training episodes against the step: a thin line per seed, a thick one for their mean.
+
+        Args:
+            ax: where to draw; a figure of its own by default.
+        """
+        ax = ax or Figure(layout="constrained").add_subplot()
+        plot_curves(self.curves(), ax, self.title)
+        return ax
+
+    def save(self, directory: str | Path) -> None:
+        """Write the files of a training's folder; `load` gives an equal result back.
+
+        Args:
+            directory: a new or empty one, or one of the same training.
+
+        Raises:
+            ValueError: the directory holds something else, is in use, or cannot be written.
+        """
+        with TrainFolder(directory, self.spec, resume=True) as folder:
+            for run in self.runs:
+                folder.keep(RunSpec(run["agent"], run["settings"], run["seed"]), run)
+            self.write_tables(folder.path)
+
+    def write_tables(self, path: Path) -> None:
+        """Write curves, scores and figure into a folder."""
+        curves = self.curves()
+        for name, table in ((f"{CURVES}.csv", curves), (SCORES, self.table())):
+            with whole_file(path / name) as temporary:
+                table.to_csv(temporary, index=False, lineterminator="\n")
+        with whole_file(path / f"{CURVES}.parquet") as temporary:
+            curves.to_parquet(temporary, index=False)
+        save_curves(curves, self.title, path / FIGURE)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Read the folder of a finished training.
+
+        Raises:
+            ValueError: it is no training, or a seed is not finished.
+        """
+        path = Path(directory)
+        try:
+            spec = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
+            specs = [RunSpec(spec["agent"], spec["settings"], seed) for seed in spec["seeds"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path} is not the folder of a training ({type(error).__name__}: {error})") from None
+        folder = TrainFolder(path, spec, resume=True)
+        runs = []
+        for run in specs:
+            kept = folder.read(run)
+            if kept is None:
+                raise ValueError(f"{path} holds an unfinished training: seed {run.seed} has no result")
+            runs.append(kept)
+        return cls(spec, runs)
