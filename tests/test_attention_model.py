@@ -76,9 +76,9 @@ def test_padding_is_not_seen(name: str) -> None:
     for left in (0, 4):
         padded = torch.zeros(6, 9, dtype=torch.int64)
         padded[:, left : left + 5] = short
-        padding = torch.zeros(6, 9, dtype=torch.bool)
-        padding[:, left : left + 5] = True
-        logits, (seen,) = models(padded, padding=padding)
+        present = torch.zeros(6, 9, dtype=torch.bool)
+        present[:, left : left + 5] = True
+        logits, (seen,) = models(padded, present=present)
         torch.testing.assert_close(logits[:, :, left : left + 5], expected, rtol=1e-4, atol=1e-5)
         own = slice(left, left + 5)
         torch.testing.assert_close(seen.weights[..., own, own], attended.weights, rtol=1e-4, atol=1e-6)

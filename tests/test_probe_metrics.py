@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
+from stau_rl.agents.attention.attention import Attended
 from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
 from stau_rl.probe.metrics import BINS, METRICS, auroc, evaluate, measure_rows, spread, summarise, worst_key
-from stau_rl.probe.model import ProbeModels, Seen, Shape
+from stau_rl.probe.model import ProbeModels, Shape
 from stau_rl.probe.train import EVALUATION, items
 
 CPU = torch.device("cpu")
@@ -21,9 +22,9 @@ class Dictated:
     def __init__(self, logits: torch.Tensor, weights: torch.Tensor) -> None:
         self.specs = ("one",)
         mask = (torch.arange(weights.shape[-1]) < 4).expand(weights.shape)
-        self.answer = logits, Seen(weights, weights, weights.sum(-1), mask)
+        self.answer = logits, Attended(weights, weights, weights.sum(-1), weights, mask)
 
-    def forward(self, _: object) -> tuple[torch.Tensor, Seen]:
+    def forward(self, _: object) -> tuple[torch.Tensor, Attended]:
         return self.answer
 
 
@@ -86,7 +87,7 @@ def test_equal_weights_have_no_kurtosis(n: int) -> None:
     batch = items(ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=4), CPU), task, 0, 3)
     mask = (torch.arange(17) < n).expand(1, 3, 1, 17)
     models = Dictated(torch.zeros(1, 3, 1, task.vocabulary), mask / n)
-    models.answer = models.answer[0], Seen(mask / n, mask / n, (mask / n).sum(-1), mask)
+    models.answer = models.answer[0], Attended(mask / n, mask / n, (mask / n).sum(-1), mask / n, mask)
     rows = measure_rows(models, task, batch)
     assert bool(rows["kurtosis"].isnan().all())
     assert rows["entropy"].flatten().tolist() == pytest.approx([float(n > 1)] * 3, abs=1e-6)

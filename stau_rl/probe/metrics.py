@@ -7,6 +7,7 @@ row may attend to.
 import torch
 from torch import Tensor
 
+from stau_rl.agents.attention.attention import DEAD
 from stau_rl.envs.tasks.task import Batch, Task
 from stau_rl.probe.model import ProbeModels
 from stau_rl.probe.train import EVALUATION, items
@@ -35,7 +36,7 @@ METRICS = {
 }
 """Metrics and their meaning: shares and means over the tested queries; nan where a task has none of the kind."""
 
-DEAD, BINS = 1e-6, 20
+BINS = 20
 # Items at once, times places, and times models: keeps the memory of long items and of many models in bounds.
 _PLACES_AT_ONCE, _OF_ALL_MODELS = 1 << 16, 1 << 20
 
