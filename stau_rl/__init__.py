@@ -34,6 +34,10 @@ _LAZY = {
     "load_plugin": "stau_rl.plugin.load",
     "parse_policy": "stau_rl.agents.bandit",
     "parse_arms": "stau_rl.envs.arms",
+    "run_probe": "stau_rl.probe.run",
+    "ProbeResult": "stau_rl.probe.result",
+    "parse_task": "stau_rl.envs.tasks",
+    "parse_attention": "stau_rl.agents.attention.attention_spec",
 }
 _ROOMS = ("agents", "calibration", "envs", "heads", "kernels", "plotting", "statistics")
 
