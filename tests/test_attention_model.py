@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
+from stau_rl.agents.attention.attention import Attended
 from stau_rl.agents.attention.attention_model import AttentionModels, ModelSettings, rotate
+from stau_rl.agents.attention.attention_normalisers import NormaliserGroup
 from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
 from stau_rl.agents.attention.learned import to_legal, to_raw
 from stau_rl.calibration import tau_star
@@ -236,6 +238,14 @@ def test_heads_turns_and_mlp_are_what_they_say() -> None:
     torch.testing.assert_close(some, logits.gather(2, wanted[..., None].expand(-1, -1, -1, 12)), rtol=1e-5, atol=1e-6)
 
 
+def test_a_learned_tau_starts_above_its_bound() -> None:
+    """Far below zero s^tau is softmax: tau* is 1, from where nothing could be learned."""
+    group = NormaliserGroup([parse_attention("s_tau_closed(learn=[tau], eps=0)")], 1)
+    scores = torch.tensor([-40.0, -41.0, -43.0]).expand(1, 2, 1, 1, 3)
+    group.calibrate(Attended(scores, scores, scores.sum(-1), scores, torch.ones_like(scores, dtype=torch.bool)))
+    assert group.values()["tau"].item() == pytest.approx(1.001, abs=1e-6)
+
+
 def test_the_first_batch_sets_layer_by_layer() -> None:
     """What the second layer reads depends on the tau of the first."""
     models = AttentionModels(ModelSettings(12, 9, 8, layers=2), [parse_attention("s_tau_closed")], [0])
@@ -251,6 +261,23 @@ def test_tokens_that_are_not_looked_for_cost_no_error() -> None:
     models = AttentionModels(SMALL, [PRESETS["softmax"]] * 2, [0, 1])
     batch = tokens(2)
     assert torch.equal(models(batch, checked=False)[0], models(batch)[0])
+    batch[0, 0, 0] = 12
+    # The second model's first token, as the caller was told.
+    assert bool(models(batch, checked=False)[0].isfinite().all())
+
+
+def test_starts_have_the_scale_that_the_settings_say() -> None:
+    settings = ModelSettings(64, 60, 64, mlp=4, embedding_std=0.3, position_std=0.1, output_scale=0.25)
+    start = AttentionModels(settings, [PRESETS["softmax"]], [0]).weights
+    stds = dict.fromkeys(("query_0", "key_0", "value_0", "mlp_in_0", "unembedding"), 1 / 8)
+    stds |= {"embedding": 0.3, "positions": 0.1, "output_0": 1 / 32, "mlp_out_0": 1 / 64}
+    assert set(start) == {*stds, "gain_0", "mlp_gain_0", "final_gain"}
+    for name, value in start.items():
+        if name in stds:
+            # The relative standard error of a deviation is (2 n)^-1/2; 3 840 numbers of positions are the fewest.
+            assert abs(float(value.detach().std()) / stds[name] - 1) < 5 * (2 * 3840) ** -0.5, name
+        else:
+            assert bool((value == 1).all()), name
 
 
 def test_rotary_scores_see_distances_alone() -> None:

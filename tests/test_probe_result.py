@@ -1,5 +1,7 @@
 """The result of a probe: its tables, figures and files, and the ways to ask for it."""
 
+import doctest
+from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -166,3 +168,22 @@ def test_a_group_is_trained_on_one_thread(monkeypatch: pytest.MonkeyPatch) -> No
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("probe.run", "probe.result", "probe.choose", "envs.tasks"),
+        *("agents.attention.attention_spec", "agents.attention.attention_model"),
+    ],
+)
+def test_examples_in_docstrings(name: str) -> None:
+    results = doctest.testmod(import_module(f"stau_rl.{name}"))
+    assert results.attempted > 0
+    assert results.failed == 0
+
+
+def test_the_command_takes_a_process_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, processes in ((1, 1), (2, 2), (64, 8)):
+        monkeypatch.setattr(probe_run, "cores", lambda cores=cores: cores)
+        assert probe_run.default_processes("cpu") == processes
