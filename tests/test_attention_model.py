@@ -238,6 +238,17 @@ def test_heads_turns_and_mlp_are_what_they_say() -> None:
     torch.testing.assert_close(some, logits.gather(2, wanted[..., None].expand(-1, -1, -1, 12)), rtol=1e-5, atol=1e-6)
 
 
+def test_a_centred_threshold_is_set_by_centred_scores() -> None:
+    """A head that takes each row's mean from its scores meets a threshold on what is left."""
+    group = NormaliserGroup([parse_attention("pn_fir_c(calibrate=threshold)")], 1)
+    scores = torch.randn(1, 5, 1, 4, 6, generator=torch.Generator().manual_seed(0))
+    mask = torch.ones_like(scores, dtype=torch.bool).tril(2)
+    group.calibrate(Attended(scores, scores, scores.sum(-1), scores, mask))
+    rows = [row[seen] for row, seen in zip(scores.flatten(0, -2), mask.flatten(0, -2), strict=True)]
+    peaks = torch.stack([(row - row.mean()).max() for row in rows])
+    assert group.values()["threshold"].item() == pytest.approx(float(peaks.quantile(0.1)) - 1, abs=1e-5)
+
+
 def test_a_learned_tau_starts_above_its_bound() -> None:
     """Far below zero s^tau is softmax: tau* is 1, from where nothing could be learned."""
     group = NormaliserGroup([parse_attention("s_tau_closed(learn=[tau], eps=0)")], 1)

@@ -80,6 +80,19 @@ def test_rows_and_summary_by_hand() -> None:
     ]
 
 
+def test_a_value_that_the_context_does_not_hold_is_no_hallucination() -> None:
+    """Two pairs hold at most two of three values; a model says the third, and then one of those held."""
+    batch = items(ProbeModels(TASK, [parse_attention("softmax")], (0,), Shape(width=4), CPU), TASK, 0, 40)
+    silent = torch.nonzero(batch.slot[0, :, 0] < 0).flatten()[:1]
+    batch = type(batch)(*(part[:, silent] for part in batch))
+    held = set(batch.tokens.flatten().tolist())
+    weights = torch.full((1, 1, 1, 5), 0.25)
+    for said, share in ((min(set(TASK.kinds["values"]) - held), 0.0), (int(batch.tokens[0, 0, 1]), 1.0)):
+        logits = torch.nn.functional.one_hot(torch.tensor([[[said]]]), TASK.vocabulary).float()
+        rows = {name: part.flatten(1) for name, part in measure_rows(Dictated(logits, weights), TASK, batch).items()}
+        assert float(summarise(rows, TASK)["hallucination"]) == share
+
+
 @pytest.mark.parametrize("n", [1, 3, 7, 11, 17])
 def test_equal_weights_have_no_kurtosis(n: int) -> None:
     """11 float32 weights of 1/11 have a mean that is not 1/11: rounding is no spread."""
