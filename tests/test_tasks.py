@@ -170,6 +170,7 @@ def test_amplitude_noise_is_lognormal_and_spares_the_query() -> None:
 def test_longer_items_share_the_vocabulary() -> None:
     for text in ("recall(keys=140)", "passkey"):
         task = parse_task(text)
+        assert task.longer(1) == task
         long = task.longer(16)
         assert long.kinds == task.kinds
         assert long.length - 1 == 16 * (task.length - 1)
