@@ -1,4 +1,4 @@
-"""Attention with any normaliser: key smoothing, masks, lengths, specs as text, plug-ins, monitors."""
+"""Attention with any normaliser: key smoothing, masks, lengths, specs as text, plug-ins."""
 
 import json
 import math
@@ -9,10 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stau_rl.agents.attention.attention import Attended, attend, attention_scores
+from stau_rl.agents.attention.attention import attend, attention_scores
 from stau_rl.agents.attention.attention_spec import PRESETS, AttentionSpec, parse_attention
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps, smooth_keys
-from stau_rl.agents.attention.monitors import monitor
 from stau_rl.heads import HEADS, Head, Softmax, SoftplusNorm, SpecError
 from stau_rl.plugin.load import load_plugin
 from stau_rl.plugin.plugin_head import forget
@@ -244,21 +243,3 @@ def test_a_plug_in_is_a_normaliser(tmp_path: Path) -> None:
     finally:
         forget("cubed")
         forget("ranked")
-
-
-# Monitors
-
-
-def test_monitors_by_hand() -> None:
-    """Rows [.5, .25, 0] and [0, 1e-7, 0]; a third without keys, which counts nowhere."""
-    weights = torch.tensor([[0.5, 0.25, 0.0], [0.0, 1e-7, 0.0], [0.0, 0.0, 0.0]])[None, None, None]
-    scores = torch.tensor([[3.0, 2.0, 9.0], [0.0, -1.0, -2.0], [50.0, 50.0, 50.0]])[None, None, None]
-    mask = torch.tensor([[True, True, False], [True, True, True], [False, False, False]])[None, None, None]
-    found = monitor(Attended(weights, weights, weights.sum(-1), scores, mask))
-    values = {name: value.item() for name, value in found.items()}
-    assert values["dead_row_share"] == 0.5
-    assert values["row_mass"] == pytest.approx((0.75 + 1e-7) / 2)
-    assert values["sink_mass"] == 0.25
-    assert values["largest_score"] == 3.0
-    nothing = monitor(Attended(weights, weights, weights.sum(-1), scores, torch.zeros_like(mask)))
-    assert all(math.isnan(value.item()) for value in nothing.values())

@@ -19,7 +19,7 @@ from stau_rl.pages.notebooks import ATTENTION, notebook
 from stau_rl.pages.paths import RESULTS, ROOT
 from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import Setting
-from stau_rl.probe.run import run_probe
+from stau_rl.probe.run import run_settings
 from stau_rl.probe.train import Recipe
 
 
@@ -184,7 +184,7 @@ def test_a_folder_that_cannot_be_published_is_one_line(tmp_path: Path, capsys: p
     with pytest.raises(SystemExit, match="2"):
         attention_page.main(["--publish", str(tmp_path / "none")])
     assert "No such file" in capsys.readouterr().err
-    run_probe([Setting("recall", "recall", ("softmax",), (0,), Shape(8), Recipe(1, 4, warm_up=1), 8)], out=tmp_path)
+    run_settings([Setting("recall", "recall", ("softmax",), (0,), Shape(8), Recipe(1, 4, warm_up=1), 8)], out=tmp_path)
     results = tmp_path / "results"
     results.mkdir()
     with pytest.raises(ValueError, match="holds none of sm_fir"):
@@ -196,7 +196,7 @@ def test_a_run_becomes_rows_and_a_page(tmp_path: Path) -> None:
     recipe = Recipe(steps=2, batch=4, warm_up=1)
     heads = ("sm_fir", "pn_fir_tau_calibrated")
     settings = [Setting(task, task, heads, (0, 1), Shape(8), recipe, 32) for task in ("recall", "silence")]
-    run_probe(settings, out=tmp_path / "run")
+    run_settings(settings, out=tmp_path / "run")
     results = tmp_path / "results"
     results.mkdir()
     publish(tmp_path / "run", results)

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
+from stau_rl.agents.attention.attention import Attended
 from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
 from stau_rl.probe.metrics import BINS, METRICS, auroc, evaluate, measure_rows, spread, summarise, worst_key
-from stau_rl.probe.model import ProbeModels, Seen, Shape
+from stau_rl.probe.model import ProbeModels, Shape
 from stau_rl.probe.train import EVALUATION, items
 
 CPU = torch.device("cpu")
@@ -21,9 +22,9 @@ class Dictated:
     def __init__(self, logits: torch.Tensor, weights: torch.Tensor) -> None:
         self.specs = ("one",)
         mask = (torch.arange(weights.shape[-1]) < 4).expand(weights.shape)
-        self.answer = logits, Seen(weights, weights, weights.sum(-1), mask)
+        self.answer = logits, Attended(weights, weights, weights.sum(-1), weights, mask)
 
-    def forward(self, _: object) -> tuple[torch.Tensor, Seen]:
+    def forward(self, _: object) -> tuple[torch.Tensor, Attended]:
         return self.answer
 
 
@@ -79,6 +80,19 @@ def test_rows_and_summary_by_hand() -> None:
     ]
 
 
+def test_a_value_that_the_context_does_not_hold_is_no_hallucination() -> None:
+    """Two pairs hold at most two of three values; a model says the third, and then one of those held."""
+    batch = items(ProbeModels(TASK, [parse_attention("softmax")], (0,), Shape(width=4), CPU), TASK, 0, 40)
+    silent = torch.nonzero(batch.slot[0, :, 0] < 0).flatten()[:1]
+    batch = type(batch)(*(part[:, silent] for part in batch))
+    held = set(batch.tokens.flatten().tolist())
+    weights = torch.full((1, 1, 1, 5), 0.25)
+    for said, share in ((min(set(TASK.kinds["values"]) - held), 0.0), (int(batch.tokens[0, 0, 1]), 1.0)):
+        logits = torch.nn.functional.one_hot(torch.tensor([[[said]]]), TASK.vocabulary).float()
+        rows = {name: part.flatten(1) for name, part in measure_rows(Dictated(logits, weights), TASK, batch).items()}
+        assert float(summarise(rows, TASK)["hallucination"]) == share
+
+
 @pytest.mark.parametrize("n", [1, 3, 7, 11, 17])
 def test_equal_weights_have_no_kurtosis(n: int) -> None:
     """11 float32 weights of 1/11 have a mean that is not 1/11: rounding is no spread."""
@@ -86,7 +100,7 @@ def test_equal_weights_have_no_kurtosis(n: int) -> None:
     batch = items(ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=4), CPU), task, 0, 3)
     mask = (torch.arange(17) < n).expand(1, 3, 1, 17)
     models = Dictated(torch.zeros(1, 3, 1, task.vocabulary), mask / n)
-    models.answer = models.answer[0], Seen(mask / n, mask / n, (mask / n).sum(-1), mask)
+    models.answer = models.answer[0], Attended(mask / n, mask / n, (mask / n).sum(-1), mask / n, mask)
     rows = measure_rows(models, task, batch)
     assert bool(rows["kurtosis"].isnan().all())
     assert rows["entropy"].flatten().tolist() == pytest.approx([float(n > 1)] * 3, abs=1e-6)

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
 from stau_rl.envs.tasks import parse_task
-from stau_rl.probe.model import EPS, ProbeModels, Shape
-from stau_rl.probe.train import Recipe, calibrate, items, train
+from stau_rl.probe.model import ProbeModels, Shape
+from stau_rl.probe.train import Recipe, items, train
 
 CPU = torch.device("cpu")
 # A row per task that the plan trains on, with the shape it uses there.
@@ -25,21 +25,21 @@ TASKS = (
 
 
 def norm(x: torch.Tensor, gain: torch.Tensor) -> torch.Tensor:
-    return x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * gain
+    return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * gain
 
 
 def by_the_definition(models: ProbeModels, model: int, batch: tuple[torch.Tensor, ...]) -> torch.Tensor:
     """Logits of one model, item by item, with projected and smoothed keys and every place asking."""
     spec = models.specs[model // len(models.seeds)]
-    weights = {name: value[model].detach() for name, value in models.parameters.items()}
+    weights = {name: value[model].detach() for name, value in models.models.weights.items()}
     tokens, present, query, _, _, loud = (part[model % len(models.seeds)] for part in batch)
     found = []
     for item in range(len(tokens)):
         x = weights["embedding"][tokens[item]]
-        if models.shape.positions:
+        if models.models.settings.positions == "learned":
             x = x + weights["positions"][: len(x)]
         x = norm(x, weights["gain_0"])
-        for layer in range(models.shape.layers):
+        for layer in range(models.models.settings.layers):
             # Padding is a zero to the smoothing.
             inputs = (norm(x, weights[f"gain_{layer}"]) if layer else x) * (loud[item] * present[item])[:, None]
             q, k, v = (inputs @ weights[f"{name}_{layer}"] for name in ("query", "key", "value"))
@@ -55,14 +55,14 @@ def by_the_definition(models: ProbeModels, model: int, batch: tuple[torch.Tensor
                 scores = math.log(k.shape[-1]) * length.log() * (unit_q @ unit_k.T)
             else:
                 scores = q @ k.T / math.sqrt(k.shape[-1])
-            (group,) = models.groups[layer][:1]
+            ((group, _),) = models.models.groups(layer)
             values = {name: value[model, 0].item() for name, value in group.values().items()}
             head = spec.head.bind(**{name: torch.tensor(value) for name, value in values.items()})
             mixed = head.weights(scores, mask=visible) @ v
             if spec.output == "rms":
                 mixed = norm(mixed, torch.ones(()))
-            x = x + mixed @ weights[f"out_{layer}"]
-        found.append((norm(x, weights["gain_out"]) @ weights["unembedding"])[query[item]])
+            x = x + mixed @ weights[f"output_{layer}"]
+        found.append((norm(x, weights["final_gain"]) @ weights["unembedding"])[query[item]])
     return torch.stack(found)
 
 
@@ -87,8 +87,8 @@ def test_a_model_does_not_depend_on_its_company() -> None:
     for number, name in enumerate(names):
         alone = ProbeModels(task, [parse_attention(name)], (1,), shape, CPU)
         train(alone, recipe)
-        for part, values in alone.parameters.items():
-            assert_close(together.parameters[part][2 * number + 1], values[0], rtol=1e-4, atol=1e-5)
+        for part, values in alone.models.weights.items():
+            assert_close(together.models.weights[part][2 * number + 1], values[0], rtol=1e-4, atol=1e-5)
 
 
 def test_starts_are_shared_and_have_the_recipes_scale() -> None:
@@ -96,8 +96,8 @@ def test_starts_are_shared_and_have_the_recipes_scale() -> None:
     specs = [parse_attention("softmax"), parse_attention("sm_fir")]
     models = ProbeModels(task, specs, (0, 1), Shape(), CPU)
     deviations = {"embedding": 0.5, "positions": 0.02, "query_0": 1 / 8, "key_0": 1 / 8, "value_0": 1 / 8}
-    for name, deviation in (deviations | {"out_0": 1 / 16, "unembedding": 1 / 8}).items():
-        values = models.parameters[name].detach()
+    for name, deviation in (deviations | {"output_0": 1 / 16, "unembedding": 1 / 8}).items():
+        values = models.models.weights[name].detach()
         assert torch.equal(values[:2], values[2:])
         assert not torch.equal(values[0], values[1])
         # The relative standard error of a deviation is (2 n)^-1/2; 1 088 positions are the fewest.
@@ -106,7 +106,7 @@ def test_starts_are_shared_and_have_the_recipes_scale() -> None:
 
 def test_twins_look_like_their_originals() -> None:
     task = parse_task("recall(distractor_ratio=1, distractors=near)")
-    table = ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=512), CPU).parameters["embedding"][0]
+    table = ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=512), CPU).models.weights["embedding"][0]
     twins, keys = task.twins
     alike = torch.cosine_similarity(table[twins.start : twins.stop], table[keys.start : keys.stop], dim=-1)
     # The deviation of a correlation of 0.9 is 0.19 / sqrt(512) = 0.0084.
@@ -127,8 +127,8 @@ def test_calibration_forgets_the_start(start: float) -> None:
     task = parse_task("silence")
     spec = parse_attention(f"pn_fir_tau(threshold={start:g}, calibrate=threshold)")
     models = ProbeModels(task, [spec], (0,), Shape(), CPU)
-    calibrate(models, Recipe())
-    (group,) = models.groups[0]
+    models.calibrate(items(models, task, 0, Recipe().batch))
+    ((group, _),) = models.models.groups(0)
     _, seen = models.forward(items(models, task, 0, 128))
     peaks = torch.where(seen.mask, seen.scores, -torch.inf).amax(-1).flatten().detach()
     assert group.values()["threshold"].item() == pytest.approx(float(peaks.quantile(0.1)) - 1, abs=1e-5)

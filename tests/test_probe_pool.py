@@ -18,7 +18,7 @@ from stau_rl.probe.folder import GROUPS
 from stau_rl.probe.group import split
 from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import MORE, Setting, plan
-from stau_rl.probe.run import default_processes, run_probe
+from stau_rl.probe.run import run_settings
 from stau_rl.probe.train import Recipe
 
 TINY = Recipe(steps=3, batch=8, warm_up=1)
@@ -55,29 +55,30 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files that one process writes."""
     out = tmp_path_factory.mktemp("probe") / "run"
-    run_probe(SETTINGS, out=out)
+    run_settings(SETTINGS, out=out)
     return files_of(out)
 
 
 def test_two_processes_write_the_files_of_one(one: dict[str, bytes], tmp_path: Path) -> None:
-    told: list[tuple[str, float]] = []
-    run_probe(SETTINGS, out=tmp_path / "two", report=lambda *now: told.append(now), processes=2)
+    told: list[tuple[str, int, int]] = []
+    run_settings(SETTINGS, out=tmp_path / "two", report=lambda *now: told.append(now), processes=2)
     assert len(one) == 3 * 2 + 2 + 4
     assert files_of(tmp_path / "two") == one
-    assert sorted(name for name, _ in told) == sorted(group.title for group in split(SETTINGS, torch.device("cpu")))
-    assert [done for _, done in told] == [1, 2, 3]
+    groups = split(SETTINGS, torch.device("cpu"))
+    assert sorted(title for title, _, _ in told) == sorted(group.title for group in groups)
+    assert [(done, total) for _, done, total in told] == [(4, 4)] * 3
 
 
 def test_a_stop_keeps_what_is_done_and_the_rest_follows(one: dict[str, bytes], tmp_path: Path) -> None:
-    def stop(name: str, done: float) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     out = tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
-        run_probe(SETTINGS, out=out, report=stop, processes=2)
+        run_settings(SETTINGS, out=out, report=stop, processes=2)
     (kept,) = (out / GROUPS).glob("*.csv")
     before = kept.stat().st_mtime_ns
-    run_probe(SETTINGS, out=out, resume=True)
+    run_settings(SETTINGS, out=out, resume=True)
     assert kept.stat().st_mtime_ns == before
     assert files_of(out) == one
 
@@ -96,7 +97,7 @@ def test_what_fails_is_one_line(tmp_path: Path, name: str, act: str, message: st
     heads = ("softmax", f"attention(head={name})")
     setting = Setting("silence", "silence(pairs=2, keys=5, values=3)", heads, (0,), Shape(8), TINY, 64)
     with pytest.raises(ValueError, match=message) as caught:
-        run_probe([setting], out=tmp_path / "run", plugins=[plugin], processes=2)
+        run_settings([setting], out=tmp_path / "run", plugins=[plugin], processes=2)
     assert "\n" not in str(caught.value)
     assert "--resume" in str(caught.value)
 
@@ -155,8 +156,7 @@ def test_pieces_are_alike_in_size() -> None:
 
 
 def test_processes_must_be_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert default_processes("cpu") == 1
     with pytest.raises(SystemExit, match="2"):
         main(["probe", "--task", "silence", "--device", "cpu", "--processes", "0", "--out", str(tmp_path / "run")])
-    assert "--processes must be at least 1, got 0" in capsys.readouterr().err
+    assert "processes must be at least 1, got 0" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

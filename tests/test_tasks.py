@@ -170,6 +170,7 @@ def test_amplitude_noise_is_lognormal_and_spares_the_query() -> None:
 def test_longer_items_share_the_vocabulary() -> None:
     for text in ("recall(keys=140)", "passkey"):
         task = parse_task(text)
+        assert task.longer(1) == task
         long = task.longer(16)
         assert long.kinds == task.kinds
         assert long.length - 1 == 16 * (task.length - 1)
@@ -203,6 +204,25 @@ def test_longer_items_share_the_vocabulary() -> None:
 def test_a_task_that_cannot_be_is_refused(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_task(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "smallest"),
+    [
+        ("recall", {"pairs": 1, "keys": 2, "values": 1}),
+        ("mqar", {"pairs": 1, "tokens": 4, "places": 4}),
+        ("passkey", {"places": 2, "keys": 1, "values": 1, "noise": 1}),
+        ("overwrite", {"pairs": 1, "writes": 1, "keys": 1, "values": 1}),
+    ],
+)
+def test_the_smallest_task_is_one_and_nothing_below(name: str, smallest: dict[str, int]) -> None:
+    task = TASKS[name](**smallest)
+    items = task.items(0, torch.arange(20))
+    for tokens, query, slot in zip(items.tokens.tolist(), items.query.tolist(), items.slot.tolist(), strict=True):
+        assert read_like_a_human(task, tokens, query) == [(tokens[place], place) for place in slot]
+    for field, least in smallest.items():
+        with pytest.raises(ValueError, match=f"{field} must be finite and >= {least}, got {least - 1}"):
+            TASKS[name](**{**smallest, field: least - 1})
 
 
 def test_bad_numbers_of_items_are_refused() -> None:

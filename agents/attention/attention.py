@@ -9,7 +9,9 @@ from torch import Tensor
 from stau_rl.agents.attention.key_smoothing import smooth_keys
 from stau_rl.heads import Head
 
-OUTPUT_EPS = 1e-6
+DEAD = 1e-6
+"""A row of less mass is dead: it gives nothing, and learns nothing."""
+_NORM_EPS = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,5 +85,13 @@ def attend(
     weights = head.unchecked_log_weights(found, -1, mask).exp().to(values.dtype)
     mixed = weights @ values
     if output == "rms":
-        mixed = mixed * (mixed.square().mean(-1, keepdim=True) + OUTPUT_EPS).rsqrt()
+        mixed = root_mean_square_one(mixed)
     return Attended(mixed, weights, weights.sum(-1), found, mask)
+
+
+def root_mean_square_one(x: Tensor) -> Tensor:
+    """RMSNorm without a gain: x / sqrt(mean x^2 + 1e-6) along the last axis, in the shape of `x`.
+
+    Source: Zhang and Sennrich, "Root mean square layer normalization", 2019.
+    """
+    return x * (x.square().mean(-1, keepdim=True) + _NORM_EPS).rsqrt()

@@ -1,11 +1,14 @@
 """Small attention models, many at once: embedding, one or more attention layers, unembedding.
 
-The defaults are those of a one-head, one-layer recall probe without an MLP. Every parameter has a leading axis of
-models, so one forward and one backward pass train all seeds and normalisers side by side; model m depends on its own
-seed, spec and batch alone.
+These are the models that `stau-rl probe` trains. Every parameter has a leading axis of models, so one forward and one
+backward pass train all seeds and normalisers side by side; model m depends on its own seed, spec and batch alone.
+
+A model of width D: x = RMSNorm(token embedding + position embedding), then for each layer x = x + attention(x), and, if
+asked for, x = x + MLP(RMSNorm(x)). RMSNorm stands between the layers and before the unembedding, each with a gain.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -13,17 +16,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, gelu
 
-from stau_rl.agents.attention.attention import Attended
+from stau_rl.agents.attention.attention import Attended, root_mean_square_one
 from stau_rl.agents.attention.attention_normalisers import NormaliserGroup, shape_of
 from stau_rl.agents.attention.attention_spec import AttentionSpec
+from stau_rl.agents.attention.key_smoothing import smooth_keys
 
-NORM_EPS = 1e-6
 POSITIONS = ("learned", "none", "rotary")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The shape of a model and how it starts.
+    """The shape of a model and how it starts; the defaults are those of the probe: one layer, one head, no MLP.
 
     Attributes:
         vocabulary: number of tokens.
@@ -37,6 +40,9 @@ class ModelSettings:
         embedding_std: standard deviation of the token embeddings at the start.
         position_std: that of the position embeddings.
         output_scale: factor of the output projection's start.
+
+    Raises:
+        ValueError: a number is out of its range, or they do not fit together.
     """
 
     vocabulary: int
@@ -60,6 +66,9 @@ class ModelSettings:
             raise ValueError(f"model: dim must be a multiple of heads, got dim={self.dim}, heads={self.heads}")
         if self.mlp < 0:
             raise ValueError(f"model: mlp must be at least 0, got {self.mlp}")
+        for name in ("embedding_std", "position_std", "output_scale"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"model: {name} must be finite and >= 0, got {getattr(self, name)}")
         if self.positions not in POSITIONS:
             raise ValueError(f"model: positions must be one of {', '.join(POSITIONS)}, got {self.positions!r}")
         if self.positions == "rotary" and self.dim // self.heads % 2:
@@ -71,10 +80,22 @@ class AttentionModels(nn.Module):
 
     To train them, minimise the sum of their losses: each model's gradient is then that of its own loss.
 
+    >>> import torch
+    >>> from stau_rl.agents.attention.attention_model import AttentionModels, ModelSettings
+    >>> from stau_rl.agents.attention.attention_spec import parse_attention
+    >>> specs = [parse_attention("softmax"), parse_attention("pn_fir_tau")]
+    >>> models = AttentionModels(ModelSettings(vocabulary=64, length=17), specs, seeds=[0, 0])
+    >>> logits, (layer,) = models(torch.zeros(5, 17, dtype=torch.int64), queries=torch.tensor([16]))
+    >>> logits.shape, layer.weights.shape
+    (torch.Size([2, 5, 1, 64]), torch.Size([2, 5, 1, 1, 17]))
+
     Args:
         settings: their shape.
         specs: one per model; neighbours that differ in numbers alone are computed together.
         seeds: one per model. Models of equal seed start from equal weights, whatever their specs and company.
+
+    Attributes:
+        weights: the trained tensors by name, float32 [models, ...].
 
     Raises:
         ValueError: specs and seeds do not match in number, or there are none.
@@ -85,25 +106,36 @@ class AttentionModels(nn.Module):
         if not specs or len(specs) != len(seeds):
             raise ValueError(f"models need as many specs as seeds, at least one; got {len(specs)} and {len(seeds)}")
         self.settings, self.specs, self.seeds = settings, tuple(specs), tuple(seeds)
-        starts = [_start(settings, seed) for seed in seeds]
+        starts = {seed: _start(settings, seed) for seed in seeds}
         self.weights = nn.ParameterDict(
-            {name: nn.Parameter(torch.stack([start[name] for start in starts])) for name in starts[0]}
+            {name: nn.Parameter(torch.stack([starts[seed][name] for seed in seeds])) for name in starts[seeds[0]]}
         )
         groups = [list(group) for _, group in groupby(specs, key=shape_of)]
-        self.normalisers = nn.ModuleList(
+        self._normalisers = nn.ModuleList(
             nn.ModuleList(NormaliserGroup(group, settings.heads) for group in groups) for _ in range(settings.layers)
         )
 
     def forward(
-        self, tokens: Tensor, queries: Tensor | None = None, padding: Tensor | None = None, calibrate: bool = False
+        self,
+        tokens: Tensor,
+        queries: Tensor | None = None,
+        present: Tensor | None = None,
+        loudness: Tensor | None = None,
+        *,
+        calibrate: bool = False,
+        checked: bool = True,
     ) -> tuple[Tensor, list[Attended]]:
         """Logits of some positions, and what each layer's attention did.
 
         Args:
             tokens: int64 [batch, length], the same for all models, or [models, batch, length].
-            queries: positions whose logits are wanted, int64 [queries]; None for all.
-            padding: boolean, True where a token counts, in the shape of `tokens`; or None.
-            calibrate: let this batch set what the specs say it sets, before it is used.
+            queries: positions whose logits are wanted, int64 [queries] or, for each item its own, [models, batch,
+                queries]; None for all.
+            present: boolean, False where a token is padding, in the shape of `tokens`; None where all count.
+            loudness: float32, a factor on what attention reads at each position, in the shape of `tokens`; or None.
+            calibrate: let this batch set what the specs say the first batch sets, layer by layer, before it is used.
+            checked: look for tokens outside the vocabulary, for which a GPU has to be waited for. Where they are not
+                looked for they must be inside: outside lie the embeddings of the next model.
 
         Returns:
             Logits [models, batch, queries, vocabulary], and a list with an `Attended` per layer, of tensors [models,
@@ -112,60 +144,72 @@ class AttentionModels(nn.Module):
         Raises:
             ValueError: a token is outside the vocabulary, or there are more tokens than learned positions.
         """
-        models, length = len(self.specs), tokens.shape[-1]
-        # Beyond the vocabulary lie the embeddings of the next model.
-        if not torch.compiler.is_compiling() and bool(((tokens < 0) | (tokens >= self.settings.vocabulary)).any()):
+        w, models = self.weights, len(self.specs)
+        if checked and not torch.compiler.is_compiling():
+            self._check(tokens)
+        each = tokens.expand(models, *tokens.shape[-2:])
+        x = rms_norm(self._embed(each), w["gain_0"])
+        # Padding is a zero to the smoothing of keys.
+        factor = present if loudness is None else loudness if present is None else loudness * present
+        place = torch.arange(tokens.shape[-1], device=x.device)
+        layers = []
+        for layer in range(self.settings.layers):
+            # The first layer's input is normalised already.
+            inputs = rms_norm(x, w[f"gain_{layer}"]) if layer else x
+            if factor is not None:
+                inputs = inputs * factor[..., None]
+            asking, wanted = inputs, place
+            if queries is not None and layer == self.settings.layers - 1:
+                rows = queries.expand(*each.shape[:2], -1)[..., None].expand(-1, -1, -1, x.shape[-1])
+                asking, x, wanted = inputs.gather(2, rows), x.gather(2, rows), queries
+            attended = self._attend(layer, asking, inputs, wanted, present, calibrate)
+            layers.append(attended)
+            x = x + project(attended.output.transpose(2, 3).flatten(3), w[f"output_{layer}"])
+            if self.settings.mlp:
+                hidden = gelu(project(rms_norm(x, w[f"mlp_gain_{layer}"]), w[f"mlp_in_{layer}"]))
+                x = x + project(hidden, w[f"mlp_out_{layer}"])
+        return project(rms_norm(x, w["final_gain"]), w["unembedding"]), layers
+
+    def _check(self, tokens: Tensor) -> None:
+        if bool(((tokens < 0) | (tokens >= self.settings.vocabulary)).any()):
             raise ValueError(
                 f"tokens must lie in [0, {self.settings.vocabulary}), got {int(tokens.min())} to {int(tokens.max())}"
             )
-        w, each = self.weights, tokens.expand(models, *tokens.shape[-2:])
-        offsets = self.settings.vocabulary * torch.arange(models, device=tokens.device)[:, None, None]
-        x = embedding(each + offsets, w["embedding"].flatten(0, 1))
-        if self.settings.positions == "learned":
-            if length > self.settings.length:
-                raise ValueError(f"{length} tokens, but learned positions reach {self.settings.length}")
-            x = x + w["position"][:, None, :length]
-        places = torch.arange(length, device=tokens.device)
-        if padding is not None:
-            padding = padding.expand(models, *tokens.shape[-2:]) if padding.ndim == 3 else padding[None]
-        layers = []
-        for layer in range(self.settings.layers):
-            last = queries is not None and layer == self.settings.layers - 1
-            wanted = queries if last and queries is not None else places
-            attended = self._attend(x, layer, wanted, padding, calibrate)
-            layers.append(attended)
-            mixed = attended.output.transpose(2, 3).flatten(3)
-            x = x[:, :, wanted] + _project(mixed, w[f"output_{layer}"])
-            if self.settings.mlp:
-                hidden = gelu(_project(rms_norm(x, w[f"mlp_gain_{layer}"]), w[f"mlp_in_{layer}"]))
-                x = x + _project(hidden, w[f"mlp_out_{layer}"])
-        return _project(rms_norm(x, w["final_gain"]), w["unembedding"]), layers
 
-    def _attend(self, x: Tensor, layer: int, wanted: Tensor, padding: Tensor | None, calibrate: bool) -> Attended:
-        w, heads = self.weights, self.settings.heads
-        places = torch.arange(x.shape[2], device=x.device)
-        normed = rms_norm(x, w[f"gain_{layer}"])
+    def _embed(self, tokens: Tensor) -> Tensor:
+        """Embeddings of tokens and positions, [models, batch, length, dim]."""
+        length = tokens.shape[-1]
+        first = self.settings.vocabulary * torch.arange(len(tokens), device=tokens.device)
+        x = embedding(tokens + first[:, None, None], self.weights["embedding"].flatten(0, 1))
+        if self.settings.positions != "learned":
+            return x
+        if length > self.settings.length:
+            raise ValueError(f"{length} tokens, but learned positions reach {self.settings.length}")
+        return x + self.weights["positions"][:, None, :length]
 
-        def split(part: Tensor, name: str) -> Tensor:
-            return _project(part, w[f"{name}_{layer}"]).unflatten(-1, (heads, -1)).transpose(2, 3)
-
-        query, key, value = split(normed[:, :, wanted], "query"), split(normed, "key"), split(normed, "value")
-        if self.settings.positions == "rotary":
-            query, key = rotate(query, wanted), rotate(key, places)
-        mask = places <= wanted[:, None] if self.settings.own_key else places < wanted[:, None]
-        mask = mask[None, None, None]
-        if padding is not None:
-            mask = mask & padding[:, :, None, None, :]
-        parts, first = [], 0
-        for group in self._groups(layer):
-            here = slice(first, first + group.models)
+    def _attend(
+        self, layer: int, asking: Tensor, inputs: Tensor, wanted: Tensor, present: Tensor | None, calibrate: bool
+    ) -> Attended:
+        """Attention of `asking` [models, batch, queries, dim] over `inputs` [models, batch, length, dim]."""
+        place = torch.arange(inputs.shape[2], device=inputs.device)
+        limit = wanted[..., None] if self.settings.own_key else wanted[..., None] - 1
+        mask = place <= limit
+        if present is not None:
+            mask = present[..., None, :] & mask
+        # The axes of models, batch and heads, where they are missing.
+        mask = mask.unsqueeze(-3)[(None,) * (4 - mask.ndim)]
+        maps = {name: self.weights[f"{name}_{layer}"] for name in ("query", "key", "value")}
+        asked = project(asking, maps["query"])
+        parts = []
+        for group, here in self.groups(layer):
+            own = {name: part[here] for name, part in maps.items()}
             seen = mask if mask.shape[0] == 1 else mask[here]
-            part = group(query[here], key[here], value[here], seen)
+            places = wanted if wanted.ndim == 1 else wanted[here, :, None]
+            part = self._step(group, asked[here], inputs[here], seen, places, own)
             if calibrate:
                 group.calibrate(part)
-                part = group(query[here], key[here], value[here], seen)
+                part = self._step(group, asked[here], inputs[here], seen, places, own)
             parts.append(part)
-            first += group.models
         if len(parts) == 1:
             return parts[0]
         return Attended(
@@ -176,47 +220,102 @@ class AttentionModels(nn.Module):
             mask,
         )
 
-    def _groups(self, layer: int) -> list[NormaliserGroup]:
-        return [group for group in self.normalisers[layer].children() if isinstance(group, NormaliserGroup)]
+    def _step(
+        self,
+        group: NormaliserGroup,
+        asked: Tensor,
+        inputs: Tensor,
+        mask: Tensor,
+        places: Tensor,
+        maps: dict[str, Tensor],
+    ) -> Attended:
+        """One group's attention of projected queries [models, batch, queries, dim]."""
+        heads, rotary = self.settings.heads, self.settings.positions == "rotary"
+        if heads == 1 and not rotary and (group.spec.scores, group.spec.output) == ("dot", "plain"):
+            return _without_projected_keys(group, asked, inputs, mask, maps)
+        query, key, value = (
+            part.unflatten(-1, (heads, -1)).transpose(2, 3)
+            for part in (asked, project(inputs, maps["key"]), project(inputs, maps["value"]))
+        )
+        if rotary:
+            query, key = rotate(query, places), rotate(key, torch.arange(key.shape[-2], device=key.device))
+        return group(query, key, value, mask)
+
+    def groups(self, layer: int) -> Iterator[tuple[NormaliserGroup, slice]]:
+        """The normalisers of a layer: groups of neighbouring models, and which models they are."""
+        first = 0
+        for group in self._normalisers[layer].children():
+            assert isinstance(group, NormaliserGroup)
+            yield group, slice(first, first + group.models)
+            first += group.models
 
     @torch.no_grad()
-    def calibrate(self, tokens: Tensor, queries: Tensor | None = None, padding: Tensor | None = None) -> None:
+    def calibrate(
+        self,
+        tokens: Tensor,
+        queries: Tensor | None = None,
+        present: Tensor | None = None,
+        loudness: Tensor | None = None,
+    ) -> None:
         """Let a batch set what the specs say the first batch sets; arguments as in `forward`."""
-        self.forward(tokens, queries, padding, calibrate=True)
+        if any(spec.calibrate != "none" for spec in self.specs):
+            self.forward(tokens, queries, present, loudness, calibrate=True)
 
     def learned(self) -> list[dict[str, Tensor]]:
         """Values of the normalisers' tensors by layer: `threshold` and the like, [models, heads], NaN for others."""
         answer = []
         for layer in range(self.settings.layers):
             values: dict[str, Tensor] = {}
-            first = 0
-            for group in self._groups(layer):
+            for group, here in self.groups(layer):
                 for name, value in group.values().items():
                     rows = values.setdefault(name, value.new_full((len(self.specs), self.settings.heads), torch.nan))
-                    rows[first : first + group.models] = value.detach()
-                first += group.models
+                    rows[here] = value.detach()
             answer.append(values)
         return answer
 
 
 def rms_norm(x: Tensor, gain: Tensor) -> Tensor:
-    """x / sqrt(mean x^2 + eps) times a gain [models, dim]."""
-    return x * (x.square().mean(-1, keepdim=True) + NORM_EPS).rsqrt() * gain[:, None, None]
+    """x [models, batch, length, dim] at root mean square 1 over its last axis, times a gain [models, dim]."""
+    return root_mean_square_one(x) * gain[:, None, None]
 
 
 def rotate(x: Tensor, places: Tensor, base: float = 10_000.0) -> Tensor:
-    """Rotary positions: pairs (i, i + d/2) of [..., length, d] turned by place / base^(2 i / d)."""
+    """Rotary positions: pairs (i, i + d/2) of [..., length, d] turned by place / base^(2 i / d).
+
+    Args:
+        x: queries or keys, [..., length, d].
+        places: positions, [..., length] with axes that broadcast against those of `x`.
+        base: of the slowest turn.
+
+    Source: Su et al., "RoFormer: Enhanced transformer with rotary position embedding", 2021.
+    """
     half = x.shape[-1] // 2
     rates = base ** (-torch.arange(half, device=x.device, dtype=x.dtype) / half)
-    angles = places[:, None].to(x.dtype) * rates
+    angles = places[..., None].to(x.dtype) * rates
     first, second = x[..., :half], x[..., half:]
     cos, sin = angles.cos(), angles.sin()
     return torch.cat([first * cos - second * sin, first * sin + second * cos], -1)
 
 
-def _project(x: Tensor, weight: Tensor) -> Tensor:
-    """[models, batch, length, in] times [models, in, out]: one product per model."""
-    return (x.flatten(1, 2) @ weight).unflatten(1, x.shape[1:3])
+def project(x: Tensor, maps: Tensor) -> Tensor:
+    """x [models, batch, length, in] times one matrix per model [models, in, out]."""
+    return torch.bmm(x.flatten(1, 2), maps).unflatten(1, x.shape[1:3])
+
+
+def _without_projected_keys(
+    group: NormaliserGroup, asked: Tensor, inputs: Tensor, mask: Tensor, maps: dict[str, Tensor]
+) -> Attended:
+    """Attention of one head with plain scores and outputs, without projecting keys and values.
+
+    q W_k^T is multiplied with the inputs, W_v is applied to the mixed inputs, and the scores are smoothed in place of
+    the keys: the same numbers, as all of it is linear, at a fraction of the work where one place asks.
+    """
+    scores = (project(asked, maps["key"].mT) @ inputs.mT / math.sqrt(asked.shape[-1]))[:, :, None]
+    if group.spec.fir_taps:
+        scores = smooth_keys(scores.mT, group.taps[:, None, None]).mT
+    weights = group.bound_head().unchecked_log_weights(scores, -1, mask).exp()
+    mixed = project(weights[:, :, 0] @ inputs, maps["value"])[:, :, None]
+    return Attended(mixed, weights, weights.sum(-1), scores, mask)
 
 
 def _start(settings: ModelSettings, seed: int) -> dict[str, Tensor]:
@@ -229,7 +328,7 @@ def _start(settings: ModelSettings, seed: int) -> dict[str, Tensor]:
     dim, inner = settings.dim, settings.mlp * settings.dim
     start = {"embedding": normal(settings.vocabulary, dim, settings.embedding_std)}
     if settings.positions == "learned":
-        start["position"] = normal(settings.length, dim, settings.position_std)
+        start["positions"] = normal(settings.length, dim, settings.position_std)
     for layer in range(settings.layers):
         start[f"gain_{layer}"] = torch.ones(dim)
         for name in ("query", "key", "value", "output"):

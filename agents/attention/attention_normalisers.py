@@ -68,10 +68,13 @@ class NormaliserGroup(nn.Module):
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Attended:
         """Attend; queries, keys and values are [models, batch, heads, length, dim]."""
+        fir, head, spec = self.taps[:, None, None, :] if self.spec.fir_taps else None, self.bound_head(), self.spec
+        return attend(queries, keys, values, head, mask, fir=fir, scores=spec.scores, output=spec.output)
+
+    def bound_head(self) -> Head:
+        """The normaliser; its tensors broadcast against scores [models, batch, heads, queries, keys]."""
         bound = {name: value[:, None, :, None, None] for name, value in self.values().items()}
-        head = self.spec.head.bind(**bound) if bound else self.spec.head
-        fir = self.taps[:, None, None, :] if self.spec.fir_taps else None
-        return attend(queries, keys, values, head, mask, fir=fir, scores=self.spec.scores, output=self.spec.output)
+        return self.spec.head.bind(**bound) if bound else self.spec.head
 
     @torch.no_grad()
     def calibrate(self, attended: Attended) -> None:

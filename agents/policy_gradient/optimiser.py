@@ -9,11 +9,11 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from stau_rl.nn.sharpness import EntropyControl, TauWarmup, entropy_share
 from torch import Tensor, nn
 
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings, learned_column
 from stau_rl.agents.policy_gradient.networks import ActorCritic
+from stau_rl.nn.remedies import EntropyControl, TauWarmup, entropy_share
 
 
 class FlatAdam:

@@ -11,5 +11,21 @@ TASKS: Registry[Task] = Registry("task", Recall, Silence, MultiQueryRecall, Pass
 
 
 def parse_task(text: str) -> Task:
-    """Read a task from text such as `recall(distractor_ratio=0.2)`; a SpecError says what is wrong."""
+    """Read a task for attention heads from text.
+
+    >>> import torch
+    >>> from stau_rl import parse_task
+    >>> task = parse_task("recall(pairs=2, keys=4, values=3)")
+    >>> task.items(seed=0, index=torch.arange(6)).tokens.shape
+    torch.Size([6, 5])
+
+    Args:
+        text: a name of `TASKS`, with its fields in brackets where they are not the defaults.
+
+    Returns:
+        The task; `str` of it reads back to an equal one.
+
+    Raises:
+        SpecError: saying which part is wrong and what would be accepted.
+    """
     return TASKS.parse(text)

@@ -32,8 +32,8 @@ class Probe(Resumable):
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
     processes: OptionalCount = None
-    """Groups of models trained at a time, each in a process of one thread. Default: 1 on the CPU; on a GPU half the
-    cores, at most 8."""
+    """Groups of models trained at a time, each in a process of one thread. Default: on the CPU the cores, on a GPU half
+    of them; at most 8."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     out: Path | None = None
@@ -46,23 +46,22 @@ class Probe(Resumable):
     def run(self) -> None:
         """Train, print the tables and say where the files are."""
         from stau_rl.plugin.load import load_plugins
-        from stau_rl.probe.choose import chosen, count_groups
-        from stau_rl.probe.run import default_processes, run_probe
-        from stau_rl.probe.summary import render
+        from stau_rl.probe.choose import choose
+        from stau_rl.probe.run import count_groups, default_processes, run_settings
         from stau_rl.terminal.console import wide_console
-        from stau_rl.terminal.progress import nothing_yet, settings_bar
+        from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
         load_plugins(self.plugin)
-        settings = chosen(self.size, self.task, self.normaliser, self.seeds)
+        settings = choose(self.size, self.task, self.normaliser, self.seeds)
         total = count_groups(settings, self.device)
         processes = default_processes(self.device) if self.processes is None else self.processes
         started = time.perf_counter()
         out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
-        with settings_bar(total, nothing_yet(self.out, self.resume)) as report:
-            rows, _ = run_probe(settings, self.device, out, self.resume, report, self.plugin, processes)
+        with progress_bar(total, nothing_yet(self.out, self.resume)) as report:
+            result = run_settings(settings, self.device, out, self.resume, report, self.plugin, processes)
         console = wide_console()
-        console.print(render(rows))
+        console.print(result.render())
         took = time.perf_counter() - started
         line = f"{total} groups of models in {took:.0f} s. All rows: {out / 'probe.csv'}; figures beside it."
         console.print(line, highlight=False, markup=False, soft_wrap=True)

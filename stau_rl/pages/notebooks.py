@@ -67,32 +67,22 @@ ATTENTION = (
     (
         "markdown",
         "## Train\n\nThree seeds of each head, side by side. Few steps and few test items, so that this is quick: "
-        "without the two `replace` lines it is what `--size small` does; `full` has the full recipe.",
+        "without `steps` and `items` it is what `stau-rl probe --size small` does; `full` has the full recipe.",
     ),
     (
         "code",
-        "from dataclasses import replace\n"
+        "import stau_rl\n"
         "\n"
-        "from stau_rl.probe.choose import chosen\n"
-        "from stau_rl.probe.run import run_probe\n"
-        "from stau_rl.probe.summary import summary\n"
-        "\n"
-        'heads = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau")\n'
-        '(setting,) = chosen("small", ("silence",), heads, seeds=3)\n'
-        "setting = replace(setting, recipe=replace(setting.recipe, steps=300))\n"
-        "setting = replace(setting, items=512)\n"
-        "rows, maps = run_probe([setting])\n"
-        'table = summary(rows).pivot(index="normaliser", columns="metric", values="median").loc[list(heads)]\n'
+        'heads = ["sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau"]\n'
+        'result = stau_rl.run_probe("silence", heads, seeds=3, steps=300, items=512)\n'
+        'table = result.summary().pivot(index="normaliser", columns="metric", values="median").loc[heads]\n'
         'table[["decoded", "recall", "mass_answerable", "mass_unanswerable", "auroc", "false_refusal"]].round(3)',
     ),
     ("markdown", "## How much mass, with and without an answer"),
-    (
-        "code",
-        "from stau_rl.probe.plot import draw_maps, draw_masses\n\ndraw_masses(maps, setting.task)",
-    ),
-    ("code", "draw_maps(maps, setting.task)"),
+    ("code", 'result.plot("masses")'),
+    ("code", 'result.plot("maps")'),
     ("markdown", "## Over seeds\n\nMedian, worst seed, and the 95 % interval of the mean."),
-    ("code", "summary(rows).query(\"metric == 'mass_unanswerable'\").round(3)"),
+    ("code", "result.summary().query(\"metric == 'mass_unanswerable'\").round(3)"),
     (
         "markdown",
         "## The full study's rows\n\nWhat was expected of the recipe, and length: which claims come out.",

@@ -15,6 +15,7 @@ from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.calibration.score_analysis import analyse
 from stau_rl.files.finished import write_table
 from stau_rl.heads import STau
+from stau_rl.machine.threads import one_torch_thread
 from stau_rl.pages.attention_data import TAUS
 from stau_rl.pages.paths import RESULTS
 
@@ -46,13 +47,14 @@ def trained_scores() -> tuple[Tensor, Tensor, float]:
     models = AttentionModels(shape, [parse_attention("softmax")] * len(SEEDS), SEEDS)
     optimiser = torch.optim.Adam(models.parameters(), lr=3e-3)
     generator, last = torch.Generator().manual_seed(0), torch.tensor([8])
-    for _ in range(STEPS):
-        tokens, answers = recall_batch(generator, BATCH)
-        logits, _ = models(tokens, last)
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 2), answers.repeat(len(SEEDS)))
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
+    with one_torch_thread():
+        for _ in range(STEPS):
+            tokens, answers = recall_batch(generator, BATCH)
+            logits, _ = models(tokens, last)
+            loss = torch.nn.functional.cross_entropy(logits.flatten(0, 2), answers.repeat(len(SEEDS)))
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
     _, layers = models(recall_batch(generator, CAPTURED)[0])
     scores = torch.stack([attended.scores.detach().transpose(1, 2).flatten(2, 3).flatten(0, 1) for attended in layers])
     return scores, layers[0].mask[0, 0, 0].repeat(CAPTURED, 1), loss.item()

@@ -1,30 +1,39 @@
-"""Which settings of a plan a probe trains, chosen by task and normaliser."""
+"""Choosing what a probe trains: settings of a plan by task and normaliser, or a task of one's own."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from stau_rl.envs.tasks import parse_task
-from stau_rl.probe.group import split
 from stau_rl.probe.plan import PART, Setting, plan
-from stau_rl.probe.run import find_device
 
 
-def chosen(
-    size: str, tasks: Sequence[str], normalisers: Sequence[str], seeds: int | None = None, items: int | None = None
+def choose(
+    size: str = "small",
+    tasks: str | Sequence[str] = (),
+    normalisers: str | Sequence[str] = (),
+    seeds: int | None = None,
+    steps: int | None = None,
+    items: int | None = None,
 ) -> list[Setting]:
     """The settings that some options ask for.
 
+    >>> from stau_rl.probe.choose import choose
+    >>> [(setting.part, setting.normalisers) for setting in choose("small", "silence", ["sm_fir", "pn_fir_tau"])]
+    [('silence', ('sm_fir', 'pn_fir_tau'))]
+
     Args:
-        size: of the plan.
+        size: of the plan, `small` or `full`.
         tasks: names of its parts or of tasks, whose settings are kept; or full texts of tasks, which make settings of
-            their own. Empty for all.
-        normalisers: what is trained in place of the plan's; empty for the plan's.
+            their own. One text or several; empty for all.
+        normalisers: what is trained in place of the plan's, one text or several; empty for the plan's.
         seeds: how many; 3 for small and 5 for full if not given.
+        steps: optimiser steps, in place of the plan's.
         items: test items per seed, in place of the plan's.
 
     Raises:
-        ValueError: a task is none, nothing is left, or a text does not parse.
+        ValueError: a text does not parse, or a number is out of range.
     """
+    tasks, normalisers = ((texts,) if isinstance(texts, str) else texts for texts in (tasks, normalisers))
     settings = plan(size, (3 if size == "small" else 5) if seeds is None else seeds)
     kept: list[Setting] = [] if tasks else list(settings)
     for text in tasks:
@@ -39,13 +48,8 @@ def chosen(
         kept += [setting for setting in mine if setting not in kept]
     if normalisers:
         kept = [replace(setting, normalisers=tuple(dict.fromkeys(normalisers))) for setting in kept]
+    if steps is not None:
+        kept = [replace(setting, recipe=replace(setting.recipe, steps=steps)) for setting in kept]
     if items is not None:
-        if items < 1:
-            raise ValueError(f"items must be at least 1, got {items}")
         kept = [replace(setting, items=items) for setting in kept]
     return kept
-
-
-def count_groups(settings: Sequence[Setting], device: str) -> int:
-    """How many groups of models a probe trains."""
-    return len(split(settings, find_device(device)))

@@ -36,25 +36,35 @@ class ProbeFolder(FinishedFolder):
 
     made_for, holds, pieces = "a probe", "a probe", GROUPS
 
+    def groups(self) -> set[str]:
+        """Names of the groups that are there, whole or not."""
+        return {path.stem for path in (self.path / GROUPS).glob("*.csv")}
+
     def read(self, group: str) -> tuple[pd.DataFrame, Maps] | None:
         """Rows and maps of a finished group; None where it is not there, or not whole."""
-        try:
-            rows = read_probe(self.path / GROUPS / f"{group}.csv")
-            # A file of our own, as numpy leaves its one open where it cannot read it.
-            with (self.path / GROUPS / f"{group}.npz").open("rb") as file, np.load(file) as stored:
-                maps = {name: stored[name] for name in stored.files}
-        except (OSError, *DAMAGED):
-            return None
-        whole = list(rows.columns) == list(COLUMNS) and len(rows) and bool((rows["group"] == group).all())
-        return (rows, maps) if whole else None
+        return read_group(self.path, group)
 
-    def write(self, group: str, rows: pd.DataFrame, maps: Maps, seconds: float) -> None:
-        """Keep a finished group."""
-        keep_seconds(self.path, group, seconds)
+    def write(self, group: str, rows: pd.DataFrame, maps: Maps, seconds: float | None = None) -> None:
+        """Keep a finished group, and the seconds it took where they are known."""
+        if seconds is not None:
+            keep_seconds(self.path, group, seconds)
         # Written through a file object: numpy would add an ending to the temporary name.
         with whole_file(self.path / GROUPS / f"{group}.npz") as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, allow_pickle=False, **maps)
         write_table(self.path / GROUPS / f"{group}.csv", rows)
+
+
+def read_group(folder: Path, group: str) -> tuple[pd.DataFrame, Maps] | None:
+    """Rows and maps of a finished group in a folder; None where it is not there, or not whole."""
+    try:
+        rows = read_probe(folder / GROUPS / f"{group}.csv")
+        # A file of our own, as numpy leaves its one open where it cannot read it.
+        with (folder / GROUPS / f"{group}.npz").open("rb") as file, np.load(file) as stored:
+            maps = {name: stored[name] for name in stored.files}
+    except (OSError, *DAMAGED):
+        return None
+    whole = list(rows.columns) == list(COLUMNS) and len(rows) and bool((rows["group"] == group).all())
+    return (rows, maps) if whole else None
 
 
 def read_probe(path: Path) -> pd.DataFrame:

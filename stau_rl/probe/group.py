@@ -39,13 +39,23 @@ def split(settings: Sequence[Setting], device: torch.device) -> list[Setting]:
 
 
 def train_group(
-    setting: Setting, identity: str, device: torch.device, tick: Callable[[float], None]
+    setting: Setting, identity: str, device: torch.device, tick: Callable[[int], None]
 ) -> tuple[pd.DataFrame, Maps]:
-    """Train one group and test it at every length."""
+    """Train one group and test it at every length.
+
+    Args:
+        setting: the group.
+        identity: its name, which its rows carry.
+        device: where it is trained.
+        tick: called now and then with the steps that are done.
+
+    Returns:
+        Rows with the columns of `stau_rl.probe.folder`, and the maps that `stau_rl.probe.result` describes.
+    """
     task, recipe, shape = parse_task(setting.task), setting.recipe, setting.shape
     specs = [parse_attention(text) for text in setting.normalisers]
     models = ProbeModels(task, specs, setting.seeds, shape, device)
-    dead = train(models, recipe, lambda done: tick(0.95 * done / recipe.steps)).tolist()
+    dead = train(models, recipe, tick).tolist()
     learned = models.learned_texts()
     common: dict[str, Any] = {
         "part": setting.part,

@@ -7,6 +7,7 @@ row may attend to.
 import torch
 from torch import Tensor
 
+from stau_rl.agents.attention.attention import DEAD
 from stau_rl.envs.tasks.task import Batch, Task
 from stau_rl.probe.model import ProbeModels
 from stau_rl.probe.train import EVALUATION, items
@@ -35,7 +36,9 @@ METRICS = {
 }
 """Metrics and their meaning: shares and means over the tested queries; nan where a task has none of the kind."""
 
-DEAD, BINS = 1e-6, 20
+BINS = 20
+# Masses that differ by less are equal: sums of weights are 1 but for rounding.
+_TIE = 1e-6
 # Items at once, times places, and times models: keeps the memory of long items and of many models in bounds.
 _PLACES_AT_ONCE, _OF_ALL_MODELS = 1 << 16, 1 << 20
 
@@ -164,7 +167,7 @@ def auroc(positive: Tensor, negative: Tensor) -> Tensor:
     """
     if positive.numel() == 0 or negative.numel() == 0:
         return torch.tensor(torch.nan, dtype=torch.float64, device=positive.device)
-    x, y = ((part.double() / DEAD).round() for part in (positive, negative))
+    x, y = ((part.double() / _TIE).round() for part in (positive, negative))
     y = y.sort().values
     below, up_to = torch.searchsorted(y, x), torch.searchsorted(y, x, right=True)
     return (below + up_to).double().mean() / (2 * y.numel())

@@ -56,6 +56,9 @@ class Setting:
         recipe: the training.
         items: items that are tested per seed.
         factors: also test at these multiples of the trained length.
+
+    Raises:
+        ValueError: a text does not parse, a number is out of its range, or the parts do not fit together.
     """
 
     part: str
@@ -71,21 +74,31 @@ class Setting:
         """Parse every text and try what it asks for, so that a mistake shows before anything is trained."""
         task = parse_task(self.task)
         for text in self.normalisers:
-            spec = parse_attention(text)
             # Refuses learned parameters that start on their bound.
-            NormaliserGroup([spec], 1)
-            if spec.calibrate != "none" and self.shape.layers != 1:
-                raise ValueError(f"{text}: a calibrated attention head needs models of one layer, not those of {task}")
+            NormaliserGroup([parse_attention(text)], 1)
+        if self.factors and self.shape.positions:
+            raise ValueError(
+                f"factors={self.factors} ask for more places than the learned positions of {self.task} reach; give "
+                "shape=Shape(positions=False)"
+            )
         for factor in self.factors:
             task.longer(factor)
         if not self.normalisers or not self.seeds:
             raise ValueError("a setting needs at least one normaliser and one seed")
+        if self.items < 1:
+            raise ValueError(f"items must be at least 1, got {self.items}")
 
     @property
     def title(self) -> str:
-        """Task and normalisers in a few words."""
+        """Task, normalisers and part in a few words, different for every group of a plan."""
         some = self.normalisers if len(self.normalisers) < 3 else (self.normalisers[0], "...", self.normalisers[-1])
-        return f"{self.task}: {', '.join(some)}"
+        part = "" if self.part in (PART, self.task) else f" ({self.part})"
+        return f"{self.task}: {', '.join(some)}{part}"
+
+    @property
+    def units(self) -> int:
+        """What progress is counted in: the steps, and the test as one more."""
+        return self.recipe.steps + 1
 
     @property
     def work(self) -> int:

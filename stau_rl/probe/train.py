@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from stau_rl.agents.attention.attention import Attended
+from stau_rl.agents.attention.attention import DEAD
 from stau_rl.envs.tasks.task import Batch, Task
 from stau_rl.probe.model import ProbeModels
 
@@ -29,12 +29,23 @@ class Recipe:
         batch: items per step and model.
         rate: peak learning rate.
         warm_up: steps to the peak.
+
+    Raises:
+        ValueError: a number is out of its range.
     """
 
     steps: int = 1000
     batch: int = 128
     rate: float = 2e-3
     warm_up: int = 100
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name, least in (("steps", 1), ("batch", 1), ("warm_up", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate must be finite and > 0, got {self.rate}")
 
     def rate_at(self, step: int) -> float:
         """Learning rate of step 0, 1, ..., steps - 1."""
@@ -54,14 +65,14 @@ def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | N
     Returns:
         Dead-row share of the first batch, before any step and after calibration: [models].
     """
-    calibrate(models, recipe)
+    models.calibrate(items(models, models.task, 0, recipe.batch))
     optimiser = torch.optim.Adam(models.trained(), lr=recipe.rate, betas=(0.9, 0.99), fused=True)
     dead = torch.zeros(len(models.specs) * len(models.seeds), device=models.device)
     for step in range(recipe.steps):
         batch = items(models, models.task, step * recipe.batch, recipe.batch)
         logits, seen = models.forward(batch)
         if step == 0:
-            dead = (seen.mass.detach() < 1e-6).float().mean((1, 2))
+            dead = (seen.mass.detach() < DEAD).float().mean((1, 2))
         target = batch.target.repeat(len(models.specs), 1, 1)
         # A sum over models of means over items: no model's gradient depends on how many others there are.
         loss = cross_entropy(logits.flatten(0, 2), target.flatten(), reduction="sum") / target[0].numel()
@@ -78,24 +89,3 @@ def items(models: ProbeModels, task: Task, first: int, count: int) -> Batch:
     """Items first, ..., first + count - 1 of a task, for every seed of the models: [seeds, count, ...]."""
     index = torch.arange(first, first + count, device=models.device).expand(len(models.seeds), -1)
     return task.items(models.seed_column, index)
-
-
-@torch.no_grad()
-def calibrate(models: ProbeModels, recipe: Recipe) -> None:
-    """Set what the specs say is set by the first batch's scores, layer by layer as the inputs of the next depend on it.
-
-    Args:
-        models: the models, changed in place.
-        recipe: for the size of the batch.
-    """
-    if all(spec.calibrate == "none" for spec in models.specs):
-        return
-    if models.shape.layers != 1:
-        raise ValueError(f"a calibrated attention head needs models of one layer, got {models.shape.layers}")
-    _, seen = models.forward(items(models, models.task, 0, recipe.batch))
-    start = 0
-    for group in models.groups[0]:
-        mine = slice(start, start + group.models)
-        start += group.models
-        scores, mask = (part[mine, :, None] for part in (seen.scores, seen.mask))
-        group.calibrate(Attended(scores, scores, scores, scores, mask))

@@ -6,7 +6,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from stau_rl.figures.palette import COLOURS, DASHES
+from stau_rl.figures.palette import looks
+from stau_rl.figures.style import ground_of
 from stau_rl.rl_study.folder import RLStudyFolder, write_tables
 from stau_rl.rl_study.results import RLResults, summary
 from stau_rl.rl_study.table import printed
@@ -15,7 +16,7 @@ from stau_rl.rl_study.table import printed
 class RLStudyResult(RLResults):
     """Every run of a study; the rows and estimates are those of `RLResults`.
 
-    Example:
+    Examples:
         >>> result = RLStudyResult.load("runs/rl-study")                # doctest: +SKIP
         >>> result.table()[["task", "family", "sampled", "p_holm"]]     # doctest: +SKIP
         >>> result.plot("ppo-cartpole").figure.savefig("curves.png")    # doctest: +SKIP
@@ -51,14 +52,13 @@ class RLStudyResult(RLResults):
         if task not in self.tasks:
             raise ValueError(f"task must be one of {', '.join(self.tasks)}, got {task!r}")
         ax = ax or Figure(layout="constrained").add_subplot()
-        for number, family in enumerate(self.families):
+        for family, look in zip(self.families, looks(self.families, ground_of(ax)), strict=True):
             rows = self.curves[(self.curves["task"] == task) & (self.curves["family"] == family)]
             by_point = rows.groupby("point")
             steps = by_point["step"].mean()
             low, middle, high = (by_point["train_return"].quantile(level) for level in (0.25, 0.5, 0.75))
-            colour = COLOURS[number % len(COLOURS)]
-            ax.plot(steps, middle, label=family, color=colour, linestyle=DASHES[number % len(DASHES)])
-            ax.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+            ax.plot(steps, middle, label=family, **look.line)
+            ax.fill_between(steps, low, high, color=look.colour, alpha=0.15, linewidth=0)
         ax.set_title(task, loc="left")
         ax.set_xlabel("environment steps")
         ax.set_ylabel("return of the episodes played")
