@@ -52,11 +52,11 @@ Rooms: `heads`, `calibration`, `statistics`, `plotting`, `envs`, `agents`, `kern
 Names load on first use, so `import stau_rl` is light.
 """
 
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from stau_rl.gym_hook import register_when_loaded
+from stau_rl.machine.begun import BEGUN
 from stau_rl.machine.version import VERSION as __version__
 from stau_rl.moved import say_where
 
@@ -89,9 +89,6 @@ if TYPE_CHECKING:
     from stau_rl.training.train import train
 
 # In the order of the docstring.
-BEGUN = time.perf_counter()
-"""When the package was imported first: what comes next is part of a command's run."""
-
 _LAZY = {
     "run_regret": "stau_rl.regret.run",
     "RegretResult": "stau_rl.regret.result",

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from stau_rl import BEGUN
+from stau_rl.machine.begun import BEGUN
 
 PHASES = ("start", "kernels", "statistics", "files", "plot")
 """`start`: imports, checks, the arms, loading compiled code. `files` has the waits for threads

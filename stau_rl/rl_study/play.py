@@ -70,7 +70,7 @@ def run_rl_study(
         ValueError: an argument is out of range, or the folder is not free.
         NonFiniteError: a run met a number that is not finite; it names the run. Finished runs are kept.
 
-    Example:
+    Examples:
         >>> result = run_rl_study(["reinforce-cartpole"], seeds=5, shorter=10, out="runs/heads")  # doctest: +SKIP
         >>> result.table()[["family", "head", "sampled"]]                                        # doctest: +SKIP
     """

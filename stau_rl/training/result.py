@@ -24,7 +24,7 @@ class TrainResult:
         spec: agent, settings and seeds, JSON-able.
         runs: what `stau_rl.training.run.play_run` gives for every seed.
 
-    Example:
+    Examples:
         >>> result = TrainResult.load("runs/ppo")                   # doctest: +SKIP
         >>> result.table()[["seed", "sampled", "deterministic"]]    # doctest: +SKIP
         >>> result.plot().figure.savefig("curves.png")              # doctest: +SKIP

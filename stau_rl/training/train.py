@@ -59,7 +59,7 @@ def train(
         NonFiniteError: an observation, reward, action probability, loss or parameter is not finite; it names the
             environment, the step and the value. Finished seeds and points of learning curves are kept.
 
-    Example:
+    Examples:
         >>> from stau_rl import train
         >>> result = train("ppo", {"head": "s_tau(tau=2)", "steps": 100_000}, seeds=4)    # doctest: +SKIP
         >>> result.table()[["seed", "sampled", "deterministic"]]                          # doctest: +SKIP
