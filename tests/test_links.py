@@ -11,7 +11,7 @@ from stau_rl.files.whole import whole_file
 from stau_rl.plateau.folder import PlateauFolder
 from stau_rl.probe.folder import ProbeFolder
 from stau_rl.regret.directory import RunDirectory
-from stau_rl.rl_study.play import play_study
+from stau_rl.rl_study.folder import RLStudyFolder
 from stau_rl.study.folder import StudyFolder
 from stau_rl.training.folder import TrainFolder
 
@@ -21,7 +21,7 @@ def _train(path: Path) -> Any:
 
 
 def _rl_study(path: Path) -> Any:
-    return play_study(path, (), (), processes=1)
+    return RLStudyFolder(path, True)
 
 
 @pytest.mark.parametrize(
