@@ -87,6 +87,12 @@ def test_it_covers_the_best_members_whatever_lies_between_them(gap: float) -> No
     assert hits >= narrow - 4
 
 
+def test_two_resamples_are_little_and_legal() -> None:
+    x, y = _draw((1, 20), 1), _draw((1, 20), 2)
+    found = selected_bootstrap((x, x), (y, y), seed=0, resamples=2)
+    assert found.difference_low < found.difference_high
+
+
 @pytest.mark.parametrize("n", [1, 2, 5, 6])
 def test_few_instances_have_no_interval(n: int) -> None:
     x, y = _draw((2, 40), 1), _draw((1, 40), 2)
