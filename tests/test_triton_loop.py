@@ -29,7 +29,7 @@ POLICIES = (
     *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
     *("plug-in", "plug-in schedule"),
-    *("wide softmax", "wide huge", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
+    *("wide softmax", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
     *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),
     *("thompson far", "thompson prior", "thompson loose prior", "gradient far"),
     *(
@@ -219,3 +219,9 @@ def test_too_many_steps_names_another_engine():
 def test_runs_on_cuda_alone():
     with pytest.raises(EngineError, match="'cpu'"):
         choose_engine(parse_policy("random"), bernoulli(2), 10, engine="triton", device="cpu")
+
+
+def test_log_weights_beyond_float32_are_refused():
+    arms = ArmTable("gaussian", np.array([[1e19], [2e19], [0.0]]), 1e18, np.empty(0), np.empty(0, np.int64), False, 1)
+    with pytest.raises(EngineError, match="engine='torch' runs it"):
+        make_plan(parse_policy("mean | softmax(beta=1e20)").lowered(), arms, 200)

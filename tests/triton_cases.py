@@ -228,10 +228,9 @@ WHOLE = {
     "gradient schedule": "gradient_bandit(head=s_tau(tau=1+log(t)))",
 }
 # Rewards far from 0, or far from their spread: scores in float64, or differences taken in it. Name -> policy, means.
-CLOSE, FAR, HUGE = (1.0, 1.5, 0.5), (900.0, 900.5, 899.0), (1e19, 2e19, 0.0)
+CLOSE, FAR = (1.0, 1.5, 0.5), (900.0, 900.5, 899.0)
 WIDE = {
     "wide softmax": ("ucb | softmax(beta=50)", FAR),
-    "wide huge": ("mean | softmax(beta=1e20)", HUGE),
     "wide steep": ("centred_ucb | softmax(beta=900)", CLOSE),
     "wide s_tau": ("centred_ucb(offset=-300) | s_tau(tau=7.3)", FAR),
     "wide s_tau eps=0": ("ucb(offset=-1200) | s_tau(tau=7.3, eps=0)", FAR),

@@ -129,6 +129,10 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         moved = head.shifts and offset != 0.0
         if moved and abs(offset) > EXTREME:
             raise Float32Error(why)
+        # Of a softmax the log weights are the scores times p, and rows of them are compared as float32.
+        steepest = max(map(abs, head.parameters.extent(0, horizon))) if policy.head.name == "softmax" else 0.0
+        if steepest * max(abs(low), abs(high)) > EXTREME:
+            raise Float32Error(why)
         variant = replace(_with_head(variant, head), choose="weight", centred=centred, moved=moved, double=True)
         p, q = head.parameters.p, head.parameters.q
         exact = arms.kind == "gaussian"
