@@ -201,7 +201,7 @@ def test_a_table_in_memory_can_be_studied(tmp_path: Path) -> None:
     families = ["ucb | softmax(beta=1)", "ucb | s_tau(tau=2)"]
     arms = [str(TableArms.of({"a": [0, 1], "b": [1, 1, 0]}))]
     result = run_study(families, arms, 20, 50, out=tmp_path / "s", sweeps=(), engine="torch")
-    assert set(result["arms"]) == set(arms)
+    assert set(result.table()["arms"]) == set(arms)
 
 
 def test_a_table_in_memory_is_an_environment() -> None:

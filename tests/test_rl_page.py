@@ -119,7 +119,7 @@ def test_the_page_says_what_the_rows_say(results, tmp_path):
     assert text == page(results)
     assert "## Plateaus" not in text
     # Four seeds are too few for an interval of 95 %.
-    assert text.count("| 475.0 |") >= 2
+    assert "| 475.0 |" in text
     # Learning rates at the ends of the grid, sharpness in its middle.
     assert "| `softmax(beta=1.5)` | 0.0003* |" in text
     assert "| `escort(p=1.5)` | 0.003* |" in text

@@ -129,9 +129,10 @@ def parse_attention(text: str) -> AttentionSpec:
 
     A preset's name comes before that of a normaliser: `s_tau` learns its tau, `attention(head=s_tau(tau=5))` does not.
 
-    >>> from stau_rl import parse_attention
-    >>> print(parse_attention("sm_fir(fir_taps=3)"))
-    attention(head=softmax(beta=1), fir_taps=3)
+    Examples:
+        >>> from stau_rl import parse_attention
+        >>> print(parse_attention("sm_fir(fir_taps=3)"))
+        attention(head=softmax(beta=1), fir_taps=3)
 
     Args:
         text: such as `pn_fir_tau(p=4)`, `attention(head=s_tau(tau=5), fir_taps=7)` or `sparsemax`.

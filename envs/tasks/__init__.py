@@ -13,11 +13,12 @@ TASKS: Registry[Task] = Registry("task", Recall, Silence, MultiQueryRecall, Pass
 def parse_task(text: str) -> Task:
     """Read a task for attention heads from text.
 
-    >>> import torch
-    >>> from stau_rl import parse_task
-    >>> task = parse_task("recall(pairs=2, keys=4, values=3)")
-    >>> task.items(seed=0, index=torch.arange(6)).tokens.shape
-    torch.Size([6, 5])
+    Examples:
+        >>> import torch
+        >>> from stau_rl import parse_task
+        >>> task = parse_task("recall(pairs=2, keys=4, values=3)")
+        >>> task.items(seed=0, index=torch.arange(6)).tokens.shape
+        torch.Size([6, 5])
 
     Args:
         text: a name of `TASKS`, with its fields in brackets where they are not the defaults.

@@ -73,7 +73,8 @@ class PlateauResult:
         for name, rows in zip((TABLE, CURVES), split_rows(self.rows), strict=True):
             check_table(folder / name, rows, DIGITS)
         write_tables(self.rows, folder)
-        save_plateau(self.table("curve"), folder / FIGURE)
+        # Drawn from what the tables keep, so that what is loaded gives the same figure.
+        save_plateau(self.load(folder).table("curve"), folder / FIGURE)
 
     @classmethod
     def load(cls, directory: str | Path) -> "PlateauResult":

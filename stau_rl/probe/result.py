@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class ProbeResult:
     """What trained attention heads did, as `stau_rl.run_probe` returns it.
 
-    >>> import stau_rl
-    >>> result = stau_rl.run_probe("passkey(places=4)", ["softmax", "ssmax"], seeds=2, steps=2, items=8, device="cpu")
-    >>> result
-    ProbeResult(1 setting, 2 normalisers, 2 seeds)
-    >>> result.summary()["normaliser"].unique().tolist()
-    ['softmax', 'ssmax']
+    Examples:
+        >>> import stau_rl
+        >>> short = {"seeds": 2, "steps": 2, "items": 8, "device": "cpu"}
+        >>> result = stau_rl.run_probe("passkey(places=4)", ["softmax", "ssmax"], **short)
+        >>> result
+        ProbeResult(1 setting, 2 normalisers, 2 seeds)
+        >>> result.summary()["normaliser"].unique().tolist()
+        ['softmax', 'ssmax']
 
     Attributes:
         rows: a row per setting, normaliser, seed and length, with the columns `stau_rl.probe.folder.COLUMNS`.

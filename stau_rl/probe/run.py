@@ -43,11 +43,12 @@ def run_probe(
 
     Every normaliser is trained from the same starts on the same items, several seeds each.
 
-    >>> import stau_rl
-    >>> result = stau_rl.run_probe("silence", ["sm_fir", "pn_fir_tau"], seeds=2, steps=2, items=64, device="cpu")
-    >>> rows = result.table()
-    >>> float(rows.loc[rows["normaliser"] == "sm_fir", "mass_unanswerable"].min().round(6))
-    1.0
+    Examples:
+        >>> import stau_rl
+        >>> result = stau_rl.run_probe("silence", ["sm_fir", "pn_fir_tau"], seeds=2, steps=2, items=64, device="cpu")
+        >>> rows = result.table()
+        >>> float(rows.loc[rows["normaliser"] == "sm_fir", "mass_unanswerable"].min().round(6))
+        1.0
 
     So few steps teach nothing, but softmax's mass is 1 whatever it learns: it cannot be silent.
 

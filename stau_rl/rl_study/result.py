@@ -16,10 +16,14 @@ from stau_rl.rl_study.table import printed
 class RLStudyResult(RLResults):
     """Every run of a study; the rows and estimates are those of `RLResults`.
 
+    Attributes:
+        runs: a row per run, with the columns of `rl_runs.csv`.
+        curves: a row per run and point of its learning curve, with the columns of `rl_curves.csv`.
+
     Examples:
         >>> result = RLStudyResult.load("runs/rl-study")                # doctest: +SKIP
         >>> result.table()[["task", "family", "sampled", "p_holm"]]     # doctest: +SKIP
-        >>> result.plot("ppo-cartpole").figure.savefig("curves.png")    # doctest: +SKIP
+        >>> axes = result.plot("ppo-cartpole")                          # doctest: +SKIP
     """
 
     __slots__ = ()

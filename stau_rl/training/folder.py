@@ -24,7 +24,7 @@ from typing import Any
 from stau_rl.files.finished import FinishedFolder, keep_seconds
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.files.lock import LOCK
-from stau_rl.files.whole import write_json
+from stau_rl.files.whole import refuse_link, write_json
 from stau_rl.training.run import RunSpec, read_result
 
 SETTINGS, SEEDS = "settings.json", "seeds"
@@ -58,6 +58,7 @@ class TrainFolder(FinishedFolder):
 
     def _refuse_another(self, path: Path) -> None:
         """Refuse a folder of another training, or of foreign files."""
+        refuse_link(path / SEEDS)
         if not path.is_dir():
             return
         if not (path / SETTINGS).exists():
