@@ -52,8 +52,3 @@ def versions(*packages: str) -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def device() -> str:
-    """Name of the processor."""
-    return device_name()

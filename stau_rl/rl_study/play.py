@@ -18,7 +18,7 @@ from typing import Any
 
 from stau_rl.agents.policy_gradient.finite import NonFiniteError
 from stau_rl.machine.pool import require_guard
-from stau_rl.machine.stamp import current_commit, device
+from stau_rl.machine.stamp import current_commit, device_name
 from stau_rl.machine.threads import cores
 from stau_rl.rl_study.folder import RLStudyFolder, write_tables
 from stau_rl.rl_study.plan import estimate
@@ -181,4 +181,4 @@ def _about() -> dict[str, str]:
 
     names = ("gymnasium", "numpy", "torch")
     versions = " ".join([f"python {sys.version.split()[0]}", *(f"{name} {version(name)}" for name in names)])
-    return {"commit": current_commit(), "versions": versions, "device": device()}
+    return {"commit": current_commit(), "versions": versions, "device": device_name()}
