@@ -1,11 +1,13 @@
 """What every engine takes and what every engine returns.
 
-An engine is a function
+An engine is three functions, the last of which lives in a plan module of its own:
 
     simulate(policy, arms, *, seed, first_instance, horizon, checkpoints, dtype="float32", device="cpu",
              record=False, progress=None) -> Block
+    load(policy, arms, *, horizon, dtype, device)          compile what such a run needs, or load it from the disk
+    check(policy, arms, horizon, dtype)                    raise an EngineError for what the engine cannot run
 
-that plays `policy` on every instance of `arms` for `horizon` steps. Instance j of the block is the global
+`simulate` plays `policy` on every instance of `arms` for `horizon` steps. Instance j of the block is the global
 instance `first_instance + j`; its history depends on (seed, first_instance + j), the arms and the policy alone.
 """
 

@@ -20,10 +20,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
 from stau_rl.kernels.contract import ArmTable, EngineError
-from stau_rl.kernels.float32 import Float32Error, misfit
+from stau_rl.kernels.float32 import Float32Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,8 @@ class Engine:
 
     Attributes:
         name: its name.
-        module: where its `simulate` lives.
-        plan: where its `make_plan` lives, which says what it can run; empty for the reference, which runs everything.
+        module: where its `simulate` and its `load` live.
+        plan: where its `check` lives, which says what it can run.
         dtypes: floating-point types of the scores, the default first.
         cuda: it can run on a CUDA device.
         cpu: it can run on a CPU.
@@ -56,13 +54,7 @@ class Engine:
     def load(self, policy: Any, arms: ArmTable, *, horizon: int, dtype: str, device: str) -> None:
         """Compile, or load from the disk, what a run of `horizon` steps needs, by a few steps on `arms`."""
         with self._explained():
-            module = import_module(self.module)
-            if self.name == "triton":
-                module.load(policy, arms, horizon=horizon, device=device)
-            else:
-                once = np.ones(1, dtype=np.int64)
-                run = {"seed": 0, "first_instance": 0, "horizon": 1, "checkpoints": once}
-                module.simulate(policy, arms, **run, dtype=dtype, device=device)
+            import_module(self.module).load(policy, arms, horizon=horizon, dtype=dtype, device=device)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -87,10 +79,7 @@ class Engine:
         Raises:
             Float32Error: as float32 does not hold its scores.
         """
-        if self.plan:
-            import_module(self.plan).make_plan(policy.lowered(), arms, horizon)
-        elif dtype == "float32" and (why := misfit(policy.lowered(), arms, horizon)):
-            raise Float32Error(why, "dtype='float64'")
+        import_module(self.plan).check(policy, arms, horizon, self.dtypes[0] if dtype == "auto" else dtype)
 
     def require(self) -> None:
         """Raise an EngineError if what this engine is built on is not installed here, or is switched off."""
@@ -136,7 +125,15 @@ ENGINES = {
             cuda=False,
             compiles=True,
         ),
-        Engine("torch", "stau_rl.kernels.torch_loop", "", ("float64", "float32"), cpu=True, cuda=True, compiles=False),
+        Engine(
+            "torch",
+            "stau_rl.kernels.torch_loop",
+            "stau_rl.kernels.torch_plan",
+            ("float64", "float32"),
+            cpu=True,
+            cuda=True,
+            compiles=False,
+        ),
     )
 }
 

@@ -207,3 +207,9 @@ def simulate(
         actions=actions,
         rewards=reward_log,
     )
+
+
+def load(policy: Any, arms: ArmTable, *, horizon: int, dtype: str = "float64", device: str = "cpu") -> None:
+    """Play one step, so that torch and the device are awake; arguments as in `simulate`."""
+    once = np.ones(1, dtype=np.int64)
+    simulate(policy, arms, seed=0, first_instance=0, horizon=1, checkpoints=once, dtype=dtype, device=device)

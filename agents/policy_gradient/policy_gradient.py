@@ -9,7 +9,7 @@ The policy part is each agent's own; `ppo`, `a2c` and `reinforce` have it.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,12 +25,10 @@ from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor, ent
 from stau_rl.agents.policy_gradient.optimiser import FlatAdam, Remedies
 from stau_rl.agents.policy_gradient.rollout import Rollout, RolloutWorker, evaluate, generalised_advantages
 from stau_rl.heads import parse_head
+from stau_rl.machine.report import Report
 
 # Purposes of the Philox keys of a run: (seed, purpose, number).
 WEIGHTS, TRAINING, CURVE, FINAL = range(4)
-
-Report = Callable[[str, int, int], None]
-"""Called with what is under way, the environment steps done, and all of them."""
 
 
 class Batch(NamedTuple):

@@ -123,6 +123,12 @@ def simulate(
     return result
 
 
+def load(policy: Any, arms: ArmTable, *, horizon: int, dtype: str = "float32", device: str = "cpu") -> None:
+    """Compile, or load from the disk, what a run of `horizon` steps needs; arguments and errors as in `simulate`."""
+    once = np.ones(1, dtype=np.int64)
+    simulate(policy, arms, seed=0, first_instance=0, horizon=1, checkpoints=once, dtype=dtype, device=device)
+
+
 def _blocks_per_group(plan: Plan, horizon: int, checkpoints: int, record: bool, threads: int) -> int:
     """Blocks whose state is held at once: enough work for all threads, little enough memory."""
     spec = plan.spec

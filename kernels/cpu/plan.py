@@ -8,7 +8,7 @@ from stau_rl.kernels.cpu.codegen import Specialisation
 from stau_rl.kernels.cpu.heads import BoundHead, bind_head
 from stau_rl.kernels.cpu.lanes import WIDTH
 from stau_rl.kernels.cpu.plugin import check_plugin
-from stau_rl.kernels.float32 import SHIFT_FREE, Float32Error, misfit
+from stau_rl.kernels.float32 import SHIFT_FREE, Float32Error, misfit, require_float32
 from stau_rl.kernels.head_parameters import NONE, Parameters
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
@@ -39,6 +39,12 @@ class Plan:
     preference: float = 0.0
     cost: float = 1.0
     head: Parameters = NONE
+
+
+def check(policy: Any, arms: ArmTable, horizon: int, dtype: str = "float32") -> None:
+    """Raise an EngineError, naming an engine that can, for what this one cannot run."""
+    require_float32("numba", dtype)
+    make_plan(policy.lowered(), arms, horizon)
 
 
 def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:

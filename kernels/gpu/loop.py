@@ -34,11 +34,6 @@ WATCHED_WORK = 2.5e11
 _NEVER = (1 << 31) - 1
 
 
-def check(policy: Any, arms: ArmTable, horizon: int) -> None:
-    """Raise an EngineError, naming an engine that can, for what this one cannot run."""
-    make_plan(policy.lowered(), arms, horizon)
-
-
 def simulate(
     policy: Any,
     arms: ArmTable,
@@ -82,18 +77,20 @@ def simulate(
     return Run(plan, arms, place, seed, first_instance, horizon, np.asarray(checkpoints), record).play(progress)
 
 
-def load(policy: Any, arms: ArmTable, *, horizon: int, device: str = "cuda") -> None:
+def load(policy: Any, arms: ArmTable, *, horizon: int, dtype: str = "float32", device: str = "cuda") -> None:
     """Compile, or load from the disk, every kernel that a run of `horizon` steps launches.
 
     Args:
         policy: the policy.
         arms: any block of the arms of the run; one instance will do.
         horizon: number of steps of the run.
+        dtype: as in `simulate`.
         device: as in `simulate`.
 
     Raises:
         EngineError: this engine cannot run what was asked.
     """
+    require_float32("triton", dtype)
     plan = make_plan(policy.lowered(), arms, horizon)
     run = Run(plan, arms, _check_device(device), 0, 0, horizon, np.ones(1, dtype=np.int64), False)
     # The forced pulls, a pair of steps, and a single last step where the number of steps is odd.

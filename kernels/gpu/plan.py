@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
-from stau_rl.kernels.float32 import EXTREME, Float32Error, misfit, score_range
+from stau_rl.kernels.float32 import EXTREME, Float32Error, misfit, require_float32, score_range
 from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
 from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
 from stau_rl.kernels.philox import MAX_ARMS
@@ -62,6 +62,12 @@ class Plan:
         """The table of a number per step is float64."""
         variant = self.variant
         return variant.double or (variant.choose == "preference" and not variant.packed)
+
+
+def check(policy: Any, arms: ArmTable, horizon: int, dtype: str = "float32") -> None:
+    """Raise an EngineError, naming an engine that can, for what this one cannot run."""
+    require_float32("triton", dtype)
+    make_plan(policy.lowered(), arms, horizon)
 
 
 def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:

@@ -13,7 +13,6 @@ s_tau_closed 1.543 0.015    1.036
 
 import math
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -28,6 +27,7 @@ from stau_rl.calibration import tau_star
 from stau_rl.files.archives import DAMAGED
 from stau_rl.heads import Softmax, log_s_tau
 from stau_rl.heads.s_tau import EPS
+from stau_rl.machine.report import Report
 
 SPARSE, SINK, TOP = 1e-6, 0.3, 10
 LOOKS_MASKED = -1000.0
@@ -42,7 +42,7 @@ def analyse(
     causal: bool = False,
     eps: float = EPS,
     masked_below: float | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    report: Report | None = None,
 ) -> pd.DataFrame:
     """Per attention head: tau*, the divergence it leaves, and what the weights look like before and after.
 
@@ -54,7 +54,7 @@ def analyse(
         eps: floor of s^tau's map.
         masked_below: scores lower than this are masked, for scores whose mask is a large negative number, such as -1e4;
             None masks none of them.
-        progress: called with a text, what is done and what there is to do.
+        report: called with a text, what is done and what there is to do.
 
     Returns:
         Three rows per layer and head: `weights` is `softmax`, `s_tau_closed` (s^tau at the closed form of tau*, one tau
@@ -103,8 +103,8 @@ def analyse(
     suspects, counted_all, lowest = 0, 0, 0.0
     for layer in range(layers):
         for head in range(heads):
-            if progress is not None:
-                progress("analysing", layer * heads + head, layers * heads)
+            if report is not None:
+                report("analysing", layer * heads + head, layers * heads)
             part = _copy(scores[layer, head], torch.float64)
             counted = _copy(keep[layer, head], torch.bool) & below & ~torch.isneginf(part)
             if masked_below is not None:

@@ -57,7 +57,7 @@ class Analyse:
         with warnings.catch_warnings(record=True) as caught, progress_bar(1) as report:
             warnings.simplefilter("always", UserWarning)
             table = analyse(
-                scores, mask, causal=self.causal, eps=self.eps, masked_below=self.masked_below, progress=report
+                scores, mask, causal=self.causal, eps=self.eps, masked_below=self.masked_below, report=report
             )
         for warning in caught:
             print(f"warning: {warning.message}", file=sys.stderr)

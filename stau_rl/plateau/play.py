@@ -17,7 +17,7 @@ Columns of the rows:
 
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
@@ -26,6 +26,7 @@ import pandas as pd
 
 from stau_rl.kernels.engines import find_device
 from stau_rl.kernels.purposes import purpose_seed
+from stau_rl.machine.report import Report
 from stau_rl.plateau.ascent import GRADIENTS
 from stau_rl.plateau.cell import Cell, play_cell, same_grid
 from stau_rl.plateau.folder import PlateauFolder
@@ -42,8 +43,6 @@ PUBLISHED_STEP = 0.4
 STEP_SIZES = tuple(float(f"{PUBLISHED_STEP * 10 ** (k / 2):.4g}") for k in range(-3, 8))
 UPDATES, WITHIN, DRAWS, TUNING_DRAWS = 20_000, 0.01, 256, 64
 
-Report = Callable[[str, int, int], None]
-"""Called with the cell that is under way, the updates done and all of its updates."""
 Value = TypeVar("Value")
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 
 from stau_rl.machine.pool import require_guard
+from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores, one_torch_thread
 from stau_rl.probe.choose import choose
 from stau_rl.probe.folder import Maps, ProbeFolder
@@ -19,9 +20,6 @@ from stau_rl.probe.plan import Setting
 from stau_rl.probe.pool import Played, ProbePool, named_errors
 from stau_rl.probe.result import ProbeResult
 
-Report = Callable[[str, int, int], None]
-"""Called with the title of a group of models, how much of its work is done, and how much it has: its steps, and its
-test, which counts as one more."""
 MOST_PROCESSES = 8
 
 
@@ -64,7 +62,7 @@ def run_probe(
             of a setting train together; on a CPU one after the other, each with all its seeds.
         out: a folder to fill, which `stau_rl.probe.folder` describes.
         resume: the folder may hold finished groups of models, which are not trained again.
-        report: called as the work goes on.
+        report: called with a group of models, its steps that are done (its test counts as one), and all of them.
         plugins: the files of plug-ins that were loaded; their content is part of a group's identity.
         processes: how many groups are trained at a time, each in a process of its own; 1 for this process. Where there
             are more, a script needs the guard `if __name__ == "__main__":`. Each trains on one thread.

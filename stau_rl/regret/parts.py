@@ -13,6 +13,7 @@ from stau_rl.kernels.contract import Block
 from stau_rl.kernels.engines import Choice
 from stau_rl.machine.phases import Phases
 from stau_rl.machine.ranks import Ranks
+from stau_rl.machine.report import Report
 from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.directory import RunDirectory
 from stau_rl.regret.plan import Plan
@@ -22,8 +23,6 @@ from stau_rl.regret.regrets import Regrets
 PATIENCE_SECONDS = 90.0
 WRITTEN_PER_SECOND = 5e8
 
-Report = Callable[[str, int, int], None]
-"""Called with a policy's text, the instance-steps it has done and all it has to do."""
 Put = Callable[[str, int, Block], None]
 """Called with a policy's text, a part's first instance and what was played."""
 
@@ -53,7 +52,7 @@ def play_share(
         run: where parts are kept, if anywhere.
         ranks: the processes that share the run, seen from this one.
         put: gets the blocks, in order of policy and instance, if given.
-        report: called as the work goes on.
+        report: called with a policy, its instance-steps that are done, and all of them.
         phases: the clock; at the end it stands in `kernels`, as what comes next is waiting for other ranks.
 
     Returns:

@@ -16,12 +16,13 @@ from stau_rl.kernels.contract import Block
 from stau_rl.machine.memory import peak_gpu_memory_mib, peak_memory_mib
 from stau_rl.machine.phases import Phases
 from stau_rl.machine.ranks import Ranks, current_ranks
+from stau_rl.machine.report import Report
 from stau_rl.machine.wake import wake_gpu
 from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.burnetas_katehakis import regret_constant
 from stau_rl.regret.directory import RunDirectory, explained
 from stau_rl.regret.files import GrowingFiles
-from stau_rl.regret.parts import Report, collect_shares, play_share, timing
+from stau_rl.regret.parts import collect_shares, play_share, timing
 from stau_rl.regret.plan import Plan, make_plan
 from stau_rl.regret.result import RegretResult
 
@@ -60,7 +61,7 @@ def run_regret(
             need one that all of them see.
         resume: continue (or just load) the run in `out`.
         dtype: type of the scores, `float32`, `float64` or `auto`, the engine's own.
-        report: called as the work goes on.
+        report: called with a policy, its instance-steps that are done, and all of them.
         phases: a clock that the caller has started, if time spent before this call is to count; `timing["phases"]` of
             the result has its split.
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from stau_rl.agents.policy_gradient.finite import NonFiniteError
 from stau_rl.machine.pool import require_guard
+from stau_rl.machine.report import Report
 from stau_rl.machine.stamp import current_commit, device_name
 from stau_rl.machine.threads import cores
 from stau_rl.rl_study.folder import RLStudyFolder, write_tables
@@ -43,7 +44,7 @@ def run_rl_study(
     seeds: int = SEEDS,
     shorter: int = 1,
     plugins: Sequence[str | Path] = (),
-    report: Callable[[str, int, int], None] | None = None,
+    report: Report | None = None,
 ) -> RLStudyResult:
     """Compare heads in policy-gradient agents: each tuned on an equal grid and seeds of its own, scored on others.
 

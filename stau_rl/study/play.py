@@ -1,13 +1,14 @@
 """Fair comparison of policy families: raw, equally sharp, each at its own best, and over what moves the answer."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from stau_rl.machine.report import Report
 from stau_rl.statistics.means import holm
 from stau_rl.study.compare import play_setting
 from stau_rl.study.folder import StudyFolder, rounded
@@ -17,9 +18,6 @@ from stau_rl.study.setting import Setting
 
 FAMILIES = ("centred_ucb(c=0.25) | softmax(beta=1)", "centred_ucb(c=0.25) | s_tau(tau=5)")
 ARMS = ("bernoulli(k=10)", "gaussian(k=10)")
-
-Report = Callable[[str, int, int], None]
-"""Called with the setting that is under way, how much of its work is done and how much there is."""
 
 
 def run_study(

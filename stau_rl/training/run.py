@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from stau_rl.agents.policy_gradient import agent_class
-from stau_rl.agents.policy_gradient.policy_gradient import Report
 from stau_rl.files.whole import whole_file
+from stau_rl.machine.report import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Training an agent on several seeds at once, into a folder that can be resumed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +11,7 @@ from stau_rl.agents.policy_gradient import agent_class
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
 from stau_rl.heads import parse_head
 from stau_rl.machine.pool import require_guard
+from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores
 from stau_rl.plugin.plugin_head import head_hashes
 from stau_rl.training.folder import TrainFolder
@@ -20,7 +21,6 @@ from stau_rl.training.run import RunSpec
 
 POLL_SECONDS = 0.2
 MOST_SEEDS = 1_000_000
-Report = Callable[[str, int, int], None]
 
 
 def train(
