@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from stau_rl.agents.bandit import SCORES
 from stau_rl.cli.heads import Calibrate, Heads
-from stau_rl.cli.main import main
+from stau_rl.cli.main import commands, main
 from stau_rl.cli.regret import Regret
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.regret.report import render, three_digits
@@ -318,6 +319,24 @@ def test_help_names_every_option(command: Any, capsys: pytest.CaptureFixture[str
     printed = capsys.readouterr().out
     for field in fields(command):
         assert f"--{field.name}" in printed
+
+
+@pytest.mark.parametrize("command", list(commands()))
+def test_help_says_once_what_holds_where_an_option_is_left_out(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    printed = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    assert "None" not in printed
+    assert "--out PATH" in printed or command in ("heads", "calibrate", "speed")
+
+
+def test_help_names_every_score(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["regret", "--help"])
+    printed = capsys.readouterr().out
+    assert [score for score in SCORES if score not in printed.split("--policy")[-1].split("--plugin")[0]] == []
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,10 +3,9 @@
 import sys
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stau_rl.cli.options import PositionalPath
+from stau_rl.cli.options import OptionalNumber, OptionalPath, OptionalText, PositionalPath
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,15 +28,15 @@ class Analyse:
 
     file: PositionalPath
     """The .npz file."""
-    key: str | None = None
+    key: OptionalText = None
     """Name of the array of scores. Default: scores, or the only one."""
     causal: bool = False
     """A query may look at no later key."""
     eps: float = 1e-8
     """Floor of the map softplus(s) + eps."""
-    masked_below: float | None = None
+    masked_below: OptionalNumber = None
     """Leave out scores lower than this, where a mask was written as a large negative number: -1000 fits all such."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Write the table as CSV, with a row per head and kind of weights, to this file."""
 
     after_stop = ""

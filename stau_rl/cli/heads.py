@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stau_rl.cli.options import Paths, Texts
+from stau_rl.cli.options import OptionalText, Paths, Texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,7 +21,7 @@ class Heads:
     Example: stau-rl heads --scores "0.3,-1.2,2.0,0"
     """
 
-    scores: str | None = None
+    scores: OptionalText = None
     """Scores, separated by commas. Write --scores=-1,2 if the first is negative."""
     head: Texts = ()
     """With --scores: a head such as "softmax(beta=4)"; repeat it. Default: every head with its default parameters."""

@@ -11,6 +11,11 @@ COUNT: Any = "a count"
 COUNTS: Any = "several counts"
 REPEATED: Any = "repeat the option"
 POSITIONAL: Any = "no name before it"
+# Of an option that may be left out the text says what holds then; "{None}|PATH" and "default: None" would say less.
+TEXT_OR_NONE: Any = "a text, or left out"
+PATH_OR_NONE: Any = "a path, or left out"
+NUMBER_OR_NONE: Any = "a number, or left out"
+COUNT_OR_NONE: Any = "a count, or left out"
 
 
 def _read(words: list[str]) -> tuple[int, ...]:
@@ -28,6 +33,10 @@ except ModuleNotFoundError:
 else:
     HAS_TYRO = True
     REPEATED, POSITIONAL = tyro.conf.UseAppendAction, tyro.conf.Positional
+    TEXT_OR_NONE = tyro.conf.arg(metavar="STR", help_behavior_hint="")
+    PATH_OR_NONE = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
+    NUMBER_OR_NONE = tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")
+    COUNT_OR_NONE = tyro.conf.arg(help_behavior_hint="")
     COUNT = PrimitiveConstructorSpec[int | None](
         nargs=1,
         metavar="INT",
@@ -46,8 +55,14 @@ else:
 Count = Annotated[int, COUNT]
 """A whole number, which may be typed as 1e4."""
 # Not a union with Count: of a union, errors and help would show the insides.
-OptionalCount = Annotated[int | None, COUNT]
+OptionalCount = Annotated[int | None, COUNT, COUNT_OR_NONE]
 """One that may be left out."""
+OptionalText = Annotated[str | None, TEXT_OR_NONE]
+"""A text that may be left out."""
+OptionalPath = Annotated[Path | None, PATH_OR_NONE]
+"""A file or folder that may be left out."""
+OptionalNumber = Annotated[float | None, NUMBER_OR_NONE]
+"""A number that may be left out."""
 Counts = Annotated[tuple[int, ...], COUNTS]
 """Several, after one another."""
 Texts = Annotated[tuple[str, ...], REPEATED]

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stau_rl.cli.options import Count, Numbers, Paths, RepeatedCounts, Texts
+from stau_rl.cli.options import Count, Numbers, OptionalPath, Paths, RepeatedCounts, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -48,7 +48,7 @@ class Plateau(Resumable):
     """cpu, cuda, cuda:N, or auto: a GPU where there is one."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it. It is run, so name only files that you trust."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder of the benchmark. Default: runs/plateau-DATE-TIME."""
     resume: bool = False
     """Keep the cells that --out holds already and play the rest."""

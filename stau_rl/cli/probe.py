@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stau_rl.cli.options import OptionalCount, Paths, Texts
+from stau_rl.cli.options import OptionalCount, OptionalPath, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -36,7 +36,7 @@ class Probe(Resumable):
     of them; at most 8."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder of the probe. Default: runs/probe-DATE-TIME."""
     resume: bool = False
     """Keep the groups of models that --out holds already and train the rest."""

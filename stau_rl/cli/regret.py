@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stau_rl.cli.options import Count, Paths, Texts
+from stau_rl.cli.options import Count, OptionalPath, OptionalText, Paths, Texts
 
 if TYPE_CHECKING:
     from stau_rl.envs.arms import Arms
@@ -37,16 +37,17 @@ class Regret:
     Example: stau-rl regret --arms "gaussian(k=10)" --policy "ucb1" --policy "ucb | softmax(beta=8)" --horizon 1000
     """
 
-    arms: str | None = None
+    arms: OptionalText = None
     """Arms, by default bernoulli(k=10); or bernoulli(means=[.9,.8]), gaussian(means=[1,0], sigma=1), gaussian(k=10)."""
-    rewards: Path | None = None
+    rewards: OptionalPath = None
     """CSV or Parquet file of real observations, a row each; instead of --arms."""
-    arm: str | None = None
+    arm: OptionalText = None
     """With --rewards: the column that names the arm."""
-    reward: str | None = None
+    reward: OptionalText = None
     """With --rewards: the column that holds the reward."""
     policy: Texts = ()
-    """A policy, "score | head" or a name such as thompson; repeat it. Default: the headline's nine policies.
+    """A policy, "score | head" (score: mean, ucb or centred_ucb; head: see stau-rl heads) or a name such as ucb1 or
+    thompson; repeat it. Default: the headline's nine policies.
     A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
     plugin: Paths = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
@@ -56,13 +57,13 @@ class Regret:
     """Independent replicates."""
     seed: int = 0
     """Seed of every random draw, in [0, 2^64)."""
-    baseline: str | None = None
+    baseline: OptionalText = None
     """Policy that differences are taken from. Default: the first."""
     engine: str = "auto"
     """triton (fused, GPU), numba (compiled, CPU), torch (reference, any device), or auto: the first that runs."""
     device: str = "auto"
     """cpu, cuda, cuda:N or auto."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Run directory to make. Default: runs/regret-DATE-TIME-PROCESS."""
     resume: bool = False
     """Continue the run in --out, or show it if it is finished."""

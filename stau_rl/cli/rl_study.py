@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stau_rl.cli.options import Count, OptionalCount, Paths, Texts
+from stau_rl.cli.options import Count, OptionalCount, OptionalPath, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -40,7 +40,7 @@ class RLStudy(Resumable):
     """A Python file that registers heads of your own; repeat it."""
     processes: OptionalCount = None
     """Runs at a time, of one thread each. Default: one per core."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder of the study. Default: runs/rl-study-DATE-TIME."""
     resume: bool = False
     """Keep the runs that --out holds and play the rest. rl_runs.csv and rl_curves.csv are written

@@ -1,10 +1,9 @@
 """`stau-rl speed`: the engines beside their peers."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stau_rl.cli.options import Count, Counts
+from stau_rl.cli.options import Count, Counts, OptionalPath, OptionalText
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,12 +28,12 @@ class Speed:
     """Timed runs of each, after two that compile and warm up."""
     limit: float = 120.0
     """Seconds after which a peer that compiles, or plays, is left out."""
-    rows: Path | None = None
+    rows: OptionalPath = None
     """CSV file to add the rows to. Default: speed.csv in this folder. The committed rows of a checkout are
     notebooks/results/speed.csv."""
     keep: bool = True
     """Add the rows to the file; all of them at the end, or none."""
-    commit: str | None = None
+    commit: OptionalText = None
     """Commit to write into the rows where this code is not in a checkout."""
     memory: bool = False
     """Also measure peak memory of the headline experiment with 100 000 instances at two horizons."""

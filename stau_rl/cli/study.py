@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stau_rl.cli.options import Count, Paths, Texts
+from stau_rl.cli.options import Count, OptionalPath, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -42,7 +42,7 @@ class Study(Resumable):
     """Where: cpu, cuda, cuda:N, or auto."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder of the study. Default: runs/study-DATE-TIME."""
     resume: bool = False
     """Keep the settings that --out holds already and play the rest; its base settings must be these."""

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from stau_rl.cli.options import Count, OptionalCount, Paths, Texts
+from stau_rl.cli.options import Count, OptionalCount, OptionalPath, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -39,12 +39,13 @@ class Train(Resumable):
     first_seed: int = 0
     """The first of them."""
     set: Texts = ()
-    """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3 or learn=tau; repeat it."""
+    """Another setting of the agent, NAME=VALUE, such as learning_rate=3e-3 or learn=tau; repeat it. An unknown name is
+    answered with all names; the guide to training says what each is."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     processes: OptionalCount = None
     """Seeds trained at a time. Default: one per core."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Folder of the training. Default: runs/train-DATE-TIME."""
     resume: bool = False
     """Go on with the training in --out; finished points of every curve are kept."""
