@@ -170,6 +170,8 @@ def test_choosing_from_the_plan() -> None:
     assert (own.task, own.normalisers, own.seeds) == ("silence(unanswerable=0.2)", ("sm_fir",), (0, 1))
     with pytest.raises(ValueError, match="did you mean 'recall'"):
         choose("small", ["recal"], [])
+    with pytest.raises(ValueError, match=r"unknown part of the plan or task 'nothing'; known: .*length.*overwrite"):
+        choose("small", ["nothing"], [])
     with pytest.raises(ValueError, match="unknown attention head 'sm_fur'"):
         choose("small", [], ["sm_fur"])
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from stau_rl.envs.tasks import parse_task
+from stau_rl.envs.tasks import TASKS, Task, parse_task
 from stau_rl.probe.plan import PART, Setting, plan
+from stau_rl.spec.grammar import suggest
 
 
 def choose(
@@ -40,7 +41,7 @@ def choose(
         mine = [setting for setting in settings if setting.part == text]
         mine = mine or [setting for setting in settings if setting.task == text]
         if not mine:
-            task = parse_task(text)
+            task = _own_task(text, [setting.part for setting in settings])
             # A task that the size leaves out is trained as the whole plan trains it.
             known = [*settings, *plan("full", len(settings[0].seeds))]
             like = next(setting for setting in known if parse_task(setting.task).name == task.name)
@@ -53,3 +54,12 @@ def choose(
     if items is not None:
         kept = [replace(setting, items=items) for setting in kept]
     return kept
+
+
+def _own_task(text: str, parts: Sequence[str]) -> Task:
+    """The task of a text that names no part of the plan; the error for an unknown name lists the parts too."""
+    name = text.split("(")[0].strip()
+    if "(" not in text and name not in TASKS:
+        known = dict.fromkeys((*parts, *TASKS))
+        raise ValueError(f"unknown part of the plan or task {name!r}{suggest(name, known)}")
+    return parse_task(text)
