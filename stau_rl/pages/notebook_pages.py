@@ -37,7 +37,10 @@ def write_page(path: Path, folder: Path) -> Path:
 
         notebook = nbformat.read(path, as_version=4)
         resources = {"metadata": {"path": NOTEBOOKS}}
-        NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+        client = NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources)
+        # A kernel's notice of how it is reached is no news here; its errors are.
+        client.extra_arguments = ["--IPKernelApp.log_level=ERROR"]
+        client.execute()
     parts = []
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "markdown":

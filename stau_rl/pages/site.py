@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 from html.parser import HTMLParser
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from stau_rl.pages.notebook_pages import PAGES, write_pages
 from stau_rl.pages.paths import ROOT
 
+# What the extra docs brings; asked for before the notebooks are executed.
+NEEDED = ("mkdocs", "material", "mkdocstrings", "nbclient", "ipykernel")
 # What a browser loads by itself, so that it must come with the site.
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("source", "src"), ("iframe", "src")}
 
@@ -25,8 +28,14 @@ def main() -> None:
     parser.add_argument("--keep-notebooks", action="store_true", help="keep the pages of notebooks that are there")
     found = parser.parse_args()
     out = found.out.resolve()
+    if missing := [name for name in NEEDED if find_spec(name) is None]:
+        parser.error(
+            f"{', '.join(missing)} missing; install the extra docs: pip install -e '.[docs]' -c constraints.txt"
+        )
     if not found.keep_notebooks or not any(PAGES.glob("*.md")):
+        sys.stderr.write("executing the notebooks\n")
         write_pages()
+    sys.stderr.write("building the pages\n")
     # Whatever a plugin would fetch fails.
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(out)]
@@ -36,7 +45,8 @@ def main() -> None:
         sys.stderr.write(f"{fault}\n")
     if faults:
         sys.exit(1)
-    sys.stdout.write(f"{len(list(out.rglob('*.html')))} pages in {out}\n")
+    pages = len(list(out.rglob("*.html")))
+    sys.stdout.write(f"{pages} pages in {out}; to read them: python -m http.server --directory {out}\n")
 
 
 class _Page(HTMLParser):
