@@ -4,6 +4,7 @@ import doctest
 import re
 import shlex
 import tomllib
+from dataclasses import fields
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +14,10 @@ import torch
 
 import stau_rl
 from doc_blocks import PAGES, ROOT, blocks
+from stau_rl.agents.policy_gradient import AGENTS
 from stau_rl.cli.main import commands
 from stau_rl.cli.plain import read_command
-from stau_rl.pages import tables
+from stau_rl.pages import site, tables
 from stau_rl.pages.markdown import code
 from stau_rl.pages.site import link_faults
 from stau_rl.plugin.load import load_plugin
@@ -171,6 +173,33 @@ def test_the_version_is_one() -> None:
 def test_the_api_page_has_every_public_name() -> None:
     page = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
     assert [name for name in stau_rl._LAZY if f"::: stau_rl.{name}\n" not in page] == []
+
+
+def test_settings_of_agents_have_their_defaults(made: dict[str, str]) -> None:
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in made["agent settings"].splitlines()]
+    assert cells[0] == ["setting", "reinforce", "a2c", "ppo", "what it is"]
+    rows = {row[0].strip("`"): row[1:4] for row in cells[2:]}
+    assert rows["rollout"] == ["-", "8", "128"]
+    assert rows["hidden"] == ["64,64"] * 3
+    assert rows["normalise"] == ["true", "false", "true"]
+    # What --set refuses, because it is an option, is not in the table; all the rest is.
+    settings = {field.name for agent in AGENTS.values() for field in fields(agent.Settings)}
+    assert set(rows) == settings - {"env", "head", "steps"}
+    for agent, column in (("reinforce", 0), ("a2c", 1), ("ppo", 2)):
+        texts = {name: row[column] for name, row in rows.items() if row[column] not in ("-", "nothing")}
+        assert AGENTS[agent].Settings.from_texts(texts | {"head_rate": "0.1"}) == AGENTS[agent].Settings()
+
+
+def test_a_site_without_its_extra_is_refused_before_the_notebooks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(site, "NEEDED", ("json", "no_such_module"))
+    monkeypatch.setattr(site, "write_pages", lambda: pytest.fail("the notebooks were executed"))
+    monkeypatch.setattr("sys.argv", ["site"])
+    with pytest.raises(SystemExit) as stop:
+        site.main()
+    assert stop.value.code == 2
+    assert "no_such_module missing; install the extra docs: pip install -e '.[docs]'" in capsys.readouterr().err
 
 
 def test_dead_links_of_a_site_are_found(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ class ReinforceSettings(AgentSettings):
     """Settings of REINFORCE; `envs` is the number of episodes per update."""
 
     baseline: Literal["value", "none"] = "value"
-    """What is subtracted from the return: a learned value of the observation, or nothing."""
+    """What is subtracted from the return: value, a learned value of the observation, or none."""
     envs: int = 4
     """Episodes per update, one in each copy of the environment."""
 

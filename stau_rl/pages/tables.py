@@ -16,7 +16,7 @@ from stau_rl.heads import HEADS
 from stau_rl.heads.base import MASS
 from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.kernels.engines import ENGINES
-from stau_rl.pages import command_line
+from stau_rl.pages import agent_settings, command_line
 from stau_rl.pages.markdown import code, listing
 from stau_rl.pages.paths import DOCS, README, RESULTS, ROOT
 from stau_rl.pages.speed import tables as speed_tables
@@ -69,6 +69,7 @@ def tables() -> dict[str, str]:
         "fused head": _fused_head(),
         "speed_ratios": _speed_ratios(rows),
         "commands": command_line.reference(),
+        "agent settings": agent_settings.reference(),
     }
 
 
