@@ -26,7 +26,7 @@ class Lssar(Head):
 
     name: ClassVar[str] = "lssar"
     formula: ClassVar[str] = "relu(A n - O)^p, A = softplus_norm's weights"
-    source: ClassVar[str] = "LSSAR"
+    source: ClassVar[str] = "Gao & Spratling 2025"
     smooth_at_zero: ClassVar[bool] = False
     mass_kind: ClassVar[Literal["simplex", "sub", "free"]] = "sub"
 

@@ -50,7 +50,7 @@ class Reweight(Head):
 
     name: ClassVar[str] = "reweight"
     formula: ClassVar[str] = "relu(A n - O)^p, A = inner's weights"
-    source: ClassVar[str] = "LSSAR"
+    source: ClassVar[str] = "Gao & Spratling 2025"
     smooth_at_zero: ClassVar[bool] = False
     mass_kind: ClassVar[Literal["simplex", "sub", "free"]] = "sub"
 

@@ -19,7 +19,7 @@ class SoftplusNorm(Head):
 
     name: ClassVar[str] = "softplus_norm"
     formula: ClassVar[str] = "softplus(s)"
-    source: ClassVar[str] = "LSSA"
+    source: ClassVar[str] = "Gao & Spratling 2025"
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Return log softplus(s)."""
