@@ -14,8 +14,8 @@ POSITIONAL: Any = "no name before it"
 # Of an option that may be left out the text says what holds then; "{None}|PATH" and "default: None" would say less.
 TEXT_OR_NONE: Any = "a text, or left out"
 PATH_OR_NONE: Any = "a path, or left out"
-NUMBER_OR_NONE: Any = "a number, or left out"
-COUNT_OR_NONE: Any = "a count, or left out"
+NUMBER: Any = "a number"
+MAY_BE_LEFT_OUT: Any = "or left out"
 
 
 def _read(words: list[str]) -> tuple[int, ...]:
@@ -35,13 +35,19 @@ else:
     REPEATED, POSITIONAL = tyro.conf.UseAppendAction, tyro.conf.Positional
     TEXT_OR_NONE = tyro.conf.arg(metavar="STR", help_behavior_hint="")
     PATH_OR_NONE = tyro.conf.arg(metavar="PATH", help_behavior_hint="")
-    NUMBER_OR_NONE = tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")
-    COUNT_OR_NONE = tyro.conf.arg(help_behavior_hint="")
+    MAY_BE_LEFT_OUT = tyro.conf.arg(help_behavior_hint="")
     COUNT = PrimitiveConstructorSpec[int | None](
         nargs=1,
         metavar="INT",
         instance_from_str=lambda words: _read(words)[0],
         is_instance=lambda value: value is None or isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
+    NUMBER = PrimitiveConstructorSpec[float | None](
+        nargs=1,
+        metavar="FLOAT",
+        instance_from_str=lambda words: float(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, float),
         str_from_instance=lambda value: [str(value)],
     )
     COUNTS = PrimitiveConstructorSpec(
@@ -55,13 +61,13 @@ else:
 Count = Annotated[int, COUNT]
 """A whole number, which may be typed as 1e4."""
 # Not a union with Count: of a union, errors and help would show the insides.
-OptionalCount = Annotated[int | None, COUNT, COUNT_OR_NONE]
+OptionalCount = Annotated[int | None, COUNT, MAY_BE_LEFT_OUT]
 """One that may be left out."""
 OptionalText = Annotated[str | None, TEXT_OR_NONE]
 """A text that may be left out."""
 OptionalPath = Annotated[Path | None, PATH_OR_NONE]
 """A file or folder that may be left out."""
-OptionalNumber = Annotated[float | None, NUMBER_OR_NONE]
+OptionalNumber = Annotated[float | None, NUMBER, MAY_BE_LEFT_OUT]
 """A number that may be left out."""
 Counts = Annotated[tuple[int, ...], COUNTS]
 """Several, after one another."""
