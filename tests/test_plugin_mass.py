@@ -157,9 +157,7 @@ def test_only_elementwise_heads_of_mass_1_compile(declared: dict[str, object]) -
 def test_a_negative_map_is_refused() -> None:
     negative = head("negative", log=False)(lambda scores: scores)
     try:
-        with pytest.raises(
-            ValueError, match=r"must return f\(s\) >= 0, got a negative one or NaN at score -1"
-        ):
+        with pytest.raises(ValueError, match=r"must return f\(s\) >= 0, got a negative one or NaN at score -1"):
             negative().weights(SCORES)
     finally:
         forget("negative")
