@@ -395,3 +395,13 @@ def _stop_after(parts: int, write: Callable[..., None]) -> Callable[..., None]:
         write(*arguments)
 
     return stop
+
+
+@pytest.mark.parametrize(
+    ("name", "ending"), [("regrett", "; did you mean 'regret'?"), ("leaderbord", "; known: regret, study, heads, ")]
+)
+def test_a_mistyped_command_gets_a_suggestion(name: str, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--seeds", "3"])
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err.startswith(f"stau-rl: error: unknown command {name!r}{ending}")

@@ -78,7 +78,7 @@ def test_blocks_of_code_run(path: Path, tmp_path: Path) -> None:
         program = compile(text, path.name, "exec") if not text.startswith(">>>") else None
         if name:
             assert name in NOT_RUN or f'example("{name}")' in (ROOT / "tests/test_integrations.py").read_text("utf-8")
-        elif "from stau_rl.plugin import" in text:
+        elif program is not None and "from stau_rl.plugin import" in text:
             (tmp_path / "plugin.py").write_text(text, encoding="utf-8")
             for head in load_plugin(tmp_path / "plugin.py"):
                 assert stau_rl.parse_head(head).weights(torch.zeros(4)).tolist() == [0.25] * 4

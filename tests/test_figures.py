@@ -212,7 +212,7 @@ def test_lines_that_coincide_become_one_line_of_all_their_colours():
         half = axes.plot(x, np.maximum(x, 0.5), label="d")[0]
         found = show_coinciding(axes, [*same, crossing, half])
         assert found == [same, [*same, half]]
-        drawn = [line for line in axes.get_lines() if line.get_label() == "_coinciding"]
+        drawn = [line for line in axes.get_lines() if line.get_label() == "_nolegend_" and line.get_zorder() > 2]
         assert [line.get_color() for line in drawn] == [line.get_color() for line in (*same, *same, half)]
         # The stretches meet in the middle, and are where the lines are.
         assert_allclose(drawn[0].get_ydata(), drawn[0].get_xdata(), atol=1e-9)

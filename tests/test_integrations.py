@@ -108,7 +108,10 @@ def test_a_callback_keeps_tau_frozen_through_the_warm_up():
 @needs("stable_baselines3")
 @pytest.mark.parametrize(
     ("env", "head", "message"),
-    [("Pendulum-v1", "softmax", "action_space must be Discrete"), ("CartPole-v1", "sofmax", "did you mean 'softmax'")],
+    [
+        ("Pendulum-v1", "softmax", "action_space must be Discrete or MultiDiscrete"),
+        ("CartPole-v1", "sofmax", "did you mean 'softmax'"),
+    ],
 )
 def test_stable_baselines3_errors_name_the_argument(env, head, message):
     from stable_baselines3 import PPO
@@ -117,6 +120,111 @@ def test_stable_baselines3_errors_name_the_argument(env, head, message):
 
     with pytest.raises(ValueError, match=message):
         PPO(HeadActorCriticPolicy, env, policy_kwargs={"head": head}, device="cpu")
+
+
+@needs("stable_baselines3")
+def test_head_lr_is_the_rate_of_the_heads_parameters(tmp_path):
+    """Adam's first step moves each parameter by its rate, whatever the gradient; the schedule scales both."""
+    from stable_baselines3 import PPO
+
+    from stau_rl.integrations.sb3 import STauPolicy
+
+    moved = {}
+    for head_lr in (None, 0.05):
+        model = PPO(STauPolicy, "CartPole-v1", learning_rate=lambda left: 1e-3 * left, n_steps=64, batch_size=64,
+                    n_epochs=1, policy_kwargs={"head_lr": head_lr}, seed=0, device="cpu")  # fmt: skip
+        before = {name: one.detach().clone() for name, one in model.policy.named_parameters()}
+        # The first of two updates: half of the schedule is left.
+        model.learn(128, callback=lambda found, _: found["self"].num_timesteps < 65)
+        moved[head_lr] = {
+            name: (one - before[name]).abs().max().item() for name, one in model.policy.named_parameters()
+        }
+    rates = {head_lr: change["head.log_tau"] for head_lr, change in moved.items()}
+    assert rates[0.05] / rates[None] == pytest.approx(50.0, rel=0.02)
+    assert moved[0.05]["value_net.bias"] == pytest.approx(moved[None]["value_net.bias"], rel=1e-4)
+    # A saved model goes on with its own rate.
+    model.save(tmp_path / "model.zip")
+    again = PPO.load(tmp_path / "model.zip", env=model.get_env(), device="cpu")
+    assert again.policy.head_lr == 0.05
+    assert [group.get("lr_factor") for group in again.policy.optimizer.param_groups] == [None, pytest.approx(50.0)]
+
+
+@needs("stable_baselines3")
+def test_parameters_by_name_and_a_single_name_to_learn():
+    from stable_baselines3 import A2C
+
+    from stau_rl.integrations.sb3 import HeadActorCriticPolicy, STauPolicy
+
+    policy = A2C(STauPolicy, "CartPole-v1", policy_kwargs={"tau": 4.0, "learn": "tau"}, device="cpu").policy
+    assert policy.head.value("tau").item() == pytest.approx(4.0)
+    assert policy.head.log_tau.requires_grad
+    options = {"head": "softmax", "beta": 3, "learn": ()}
+    assert A2C(
+        HeadActorCriticPolicy, "CartPole-v1", policy_kwargs=options, device="cpu"
+    ).policy.head.head == parse_head("softmax(beta=3)")
+    with pytest.raises(ValueError, match="head_lr must be above 0, and needs parameters to learn"):
+        A2C(HeadActorCriticPolicy, "CartPole-v1", policy_kwargs={"head_lr": 0.1}, device="cpu")
+
+
+@needs("stable_baselines3")
+def test_features_are_extracted_as_the_observation_asks():
+    from gymnasium import spaces
+    from stable_baselines3 import PPO
+    from stable_baselines3.common.envs import FakeImageEnv, SimpleMultiObsEnv
+    from stable_baselines3.common.torch_layers import CombinedExtractor, FlattenExtractor, NatureCNN
+
+    from stau_rl.integrations.sb3 import STauPolicy
+
+    made = {
+        NatureCNN: FakeImageEnv(screen_height=36, screen_width=36, discrete=True),
+        CombinedExtractor: SimpleMultiObsEnv(channel_last=False, discrete_actions=True),
+        FlattenExtractor: "CartPole-v1",
+    }
+    for kind, env in made.items():
+        model = PPO(STauPolicy, env, n_steps=8, batch_size=8, n_epochs=1, seed=0, device="cpu").learn(8)
+        assert type(model.policy.features_extractor) is kind
+        assert isinstance(model.action_space, spaces.Discrete)
+    given = {"features_extractor_class": FlattenExtractor}
+    model = PPO(STauPolicy, made[NatureCNN], n_steps=8, batch_size=8, policy_kwargs=given, device="cpu")
+    assert type(model.policy.features_extractor) is FlattenExtractor
+
+
+@needs("stable_baselines3")
+def test_multi_discrete_actions_have_a_head_each():
+    names = example("multi-discrete")
+    model = names["model"]
+    observation = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    policy = model.policy
+    wrapped = policy.get_distribution(observation)
+    scores = policy.action_net(policy.mlp_extractor.forward_actor(policy.extract_features(observation))).detach()
+    first, second = (policy.head.head.weights(part) for part in scores.split([2, 3], dim=1))
+    assert policy.head.value("tau").item() != pytest.approx(2.0, abs=1e-6)
+    rule = parse_head(f"s_tau(tau={policy.head.value('tau').item()!r})")
+    first, second = (rule.weights(part) for part in scores.split([2, 3], dim=1))
+    torch.testing.assert_close(wrapped.distribution[0].probs, first, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(wrapped.distribution[1].probs, second, rtol=1e-4, atol=1e-6)
+    actions = torch.tensor([[1, 2]]).expand(5, 2)
+    torch.testing.assert_close(wrapped.log_prob(actions).exp(), first[:, 1] * second[:, 2], rtol=1e-4, atol=1e-7)
+    assert torch.equal(wrapped.mode(), torch.stack([first.argmax(1), second.argmax(1)], 1))
+
+
+@needs("sb3_contrib")
+def test_masks_hold_for_several_actions():
+    from sb3_contrib import MaskablePPO
+    from sb3_contrib.common.envs import InvalidActionEnvMultiDiscrete
+
+    from stau_rl.integrations.sb3_maskable import MaskableHeadPolicy
+
+    env = InvalidActionEnvMultiDiscrete(dims=[4, 3], n_invalid_actions=1)
+    options = {"head": "s_tau(tau=2)", "learn": "tau"}
+    model = MaskablePPO(MaskableHeadPolicy, env, n_steps=32, batch_size=32, policy_kwargs=options, seed=0, device="cpu")
+    model.learn(32)
+    batch, _ = model.policy.obs_to_tensor(env.reset(seed=0)[0])
+    masks = np.array([[True, False, True, False, False, True, True]])
+    parts = model.policy.get_distribution(batch, masks).distributions
+    assert (parts[0].probs[0, [1, 3]] == 0).all()
+    assert parts[1].probs[0, 0] == 0
+    torch.testing.assert_close(torch.stack([part.probs.sum() for part in parts]), torch.ones(2))
 
 
 @needs("sb3_contrib")

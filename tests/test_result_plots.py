@@ -18,8 +18,8 @@ from stau_rl.regret.result import RegretResult
 
 
 def _lines(ax: Axes) -> list[Line2D]:
-    """The lines of a plot, without those that show where some coincide."""
-    return [line for line in ax.get_lines() if not str(line.get_label()).startswith("_coinciding")]
+    """The lines of a plot, without those that show where some coincide, which lie above them."""
+    return [line for line in ax.get_lines() if line.get_zorder() == 2]
 
 
 def _heights(line: Line2D) -> np.ndarray:
@@ -46,6 +46,30 @@ def test_plot_draws_means_bands_and_the_bound() -> None:
     legend = result.plot(legend="inside").get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == [*POLICIES, BOUND_LABEL]
+
+
+def test_a_legend_of_the_callers_names_lines_alone() -> None:
+    """`ax.legend([...])` goes through whatever may have a name, and a band must not take one."""
+    result = make_result()
+    ax = result.plot(quantiles=True, legend="none")
+    ax.legend(["a", "b", "c", "bound"])
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "c", "bound"]
+    colours = [handle.get_color() for handle in legend.get_lines()]
+    assert colours[:3] == [look.colour for look in looks(POLICIES)]
+
+
+def test_plot_shows_the_callers_names_and_title() -> None:
+    result = make_result()
+    ax = result.plot(labels={POLICIES[1]: "mine"}, title="Mine and others", legend="inside")
+    legend = ax.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == [POLICIES[0], "mine", POLICIES[2], BOUND_LABEL]
+    assert ax.get_title("left") == "Mine and others"
+    assert [line.get_label() for line in _lines(ax)][1] == "mine"
+    with pytest.raises(ValueError, match="nobody"):
+        result.plot(labels={"nobody": "x"})
 
 
 def test_plot_of_a_choice_keeps_colours_and_adds_quantiles() -> None:
@@ -114,7 +138,7 @@ def test_policies_that_coincide_are_shown_as_one_line_of_both_colours(tmp_path) 
     result.regret[0] *= 10
     result.regret[2] = result.regret[1] * 1.0001
     ax = result.plot()
-    together = [line for line in ax.get_lines() if line.get_label() == "_coinciding"]
+    together = [line for line in ax.get_lines() if line.get_label() == "_nolegend_" and line.get_zorder() > 2]
     assert [line.get_color() for line in together] == [look.colour for look in looks(POLICIES)[1:]]
     assert_allclose(_heights(together[0]), _heights(together[1]))
     # The lines themselves are as they were.

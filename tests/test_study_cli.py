@@ -111,7 +111,7 @@ def test_the_figure_has_a_panel_per_setting_and_lines_of_reference(tmp_path: Pat
     assert len(figure.axes) == rows["setting"].nunique()
     columns = figure.axes[0].get_subplotspec().get_gridspec().ncols
     assert columns == min(2, len(figure.axes))
-    lines = [line for line in figure.axes[0].get_lines() if line.get_label() != "_coinciding"]
+    lines = [line for line in figure.axes[0].get_lines() if line.get_zorder() == 2]
     labels = [line.get_label() for line in lines]
     assert labels == ["softmax", "s_tau", "thompson", "random", "ucb1"]
     base = rows[(rows["sweep"] == "base") & (rows["family"] == "random")].iloc[0]

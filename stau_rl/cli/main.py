@@ -4,7 +4,7 @@ import atexit
 import gc
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 MISUSE, STOPPED = 2, 130
 PROGRAM = "stau-rl"
@@ -26,6 +26,7 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
     atexit.register(gc.freeze)
     from stau_rl.cli.options import HAS_TYRO
     from stau_rl.cli.plain import command_parser, read_command
+    from stau_rl.spec.grammar import suggest
 
     known = commands()
     if list(arguments) in ([], ["-h"], ["--help"], ["--version"]):
@@ -35,6 +36,8 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
             parser.print_help(sys.stderr)
             sys.exit(MISUSE)
         parser.parse_args(arguments)
+    if not arguments[0].startswith("-") and arguments[0] not in known:
+        _misuse(f"unknown command {arguments[0]!r}{suggest(arguments[0], known)}")
     if HAS_TYRO:
         import tyro
 
@@ -49,8 +52,13 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
         print(f"stopped{stop.args[0] if stop.args else command.after_stop}", file=sys.stderr)
         sys.exit(STOPPED)
     except (OSError, ValueError) as error:
-        print(f"stau-rl: error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(MISUSE)
+        _misuse(str(error))
+
+
+def _misuse(text: str) -> NoReturn:
+    """End with one line on standard error."""
+    print(f"{PROGRAM}: error: {' '.join(text.split())}", file=sys.stderr)
+    sys.exit(MISUSE)
 
 
 def commands() -> dict[str, Any]:

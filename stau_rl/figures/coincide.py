@@ -104,7 +104,7 @@ def show_coinciding(axes: Axes, lines: Sequence[Line2D]) -> list[list[Line2D]]:
 def _in_turns(axes: Axes, points: NDArray[Any], group: Sequence[Line2D], width: float) -> None:
     for turn, line in enumerate(group):
         style: dict[str, Any] = {"color": line.get_color(), "linewidth": width, "linestyle": in_turn(turn, len(group))}
-        axes.plot(*points.T, label="_coinciding", zorder=line.get_zorder() + 0.1, dash_capstyle="butt", **style)
+        axes.plot(*points.T, label="_nolegend_", zorder=line.get_zorder() + 0.1, dash_capstyle="butt", **style)
 
 
 def in_turn(turn: int, members: int) -> tuple[float, tuple[float, float]]:

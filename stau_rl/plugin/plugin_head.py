@@ -15,126 +15,21 @@ text is hashed: the SHA-256 of the file goes into the spec of every run that use
 """
 
 import inspect
-import math
-from collections.abc import Callable
-from dataclasses import fields, make_dataclass
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from dataclasses import make_dataclass
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 
 from stau_rl.heads import HEADS, Head
-from stau_rl.heads.normalise import normalise_log, prepare
+from stau_rl.heads.base import MASS
 from stau_rl.heads.parameter import parameter
-from stau_rl.plugin.source import Source, source_of
+from stau_rl.plugin.head_class import STATISTICS, PluginHead
+from stau_rl.plugin.source import source_of
 from stau_rl.spec.schedule import FUNCTIONS, Schedule
 
-COMPILED_PARAMETERS = 2
-"""How many parameters a compiled function may have."""
-
-
-class PluginHead(Head):
-    """A head made by `head`; parameters are those of its function.
-
-    Attributes:
-        function: the decorated function.
-        rows: it looks at whole rows.
-        plugin: where it comes from.
-        compiled: where its code for compiled engines comes from, by the engine.
-    """
-
-    __slots__ = ()
-    function: ClassVar[Callable[..., Tensor]]
-    rows: ClassVar[bool]
-    plugin: ClassVar[Source]
-    compiled: ClassVar[dict[str, Source]]
-
-    def log_f(self, scores: Tensor) -> Tensor:
-        """The function's answer, checked.
-
-        Raises:
-            ValueError: the function failed, or its answer is no tensor of the shape and dtype of `scores`, or holds NaN
-                or +inf.
-        """
-        values = {name: self.fixed(getattr(self, name)) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
-        try:
-            answer = type(self).function(scores, **values)
-        except Exception as error:
-            raise ValueError(f"head {self.name!r} failed: {type(error).__name__}: {error}") from error
-        if not isinstance(answer, Tensor) or answer.shape != scores.shape or answer.dtype != scores.dtype:
-            kind = f"{answer.dtype} {list(answer.shape)}" if isinstance(answer, Tensor) else type(answer).__name__
-            wanted = f"{scores.dtype} {list(scores.shape)}"
-            raise ValueError(f"head {self.name!r} must return a tensor like its scores, {wanted}, got {kind}")
-        if not torch.compiler.is_compiling() and not bool((answer < math.inf).all()):
-            bad = scores.detach()[~(answer < math.inf)].flatten()[0]
-            raise ValueError(f"head {self.name!r} must return log f(s) below +inf, got NaN or +inf at score {bad:.6g}")
-        return answer
-
-    def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-        """Log-weights in the working dtype; a function of rows has its entries on axis 0."""
-        if not self.rows:
-            return super().unchecked_log_weights(scores, dim, mask)
-        if mask is not None:
-            raise ValueError(f"head {self.name!r} looks at whole rows and takes no mask")
-        working, _ = prepare(scores, None)
-        if working.shape[dim] == 0:
-            return working
-        return normalise_log(self.log_f(working.movedim(dim, 0)).movedim(0, dim), dim)
-
-    @classmethod
-    def numba(cls, log2_weight: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator that adds the compiled CPU engine: `log2_weight(score, ...)` is log2 f(s) up to a constant.
-
-        The function works on sixteen float32 scores side by side, with the operators and functions of
-        `stau_rl.kernels.cpu.lanes` and `cpu.math` (`select` in place of `if`), and takes the head's parameters
-        by position.
-
-        Raises:
-            ValueError: the head looks at whole rows, has more than two parameters, or the arguments do not match.
-        """
-        origin = cls._accept("numba", log2_weight)
-        if origin is not None:
-            from stau_rl.kernels.cpu.plugin import device_head
-
-            device_head(cls.name, log2_weight, len(fields(cls)), origin.cache_key)  # type: ignore[arg-type]
-        return log2_weight
-
-    @classmethod
-    def triton(cls, log2_weight: Callable[..., Any]) -> Callable[..., Any]:
-        """Decorator that adds the GPU engine: `log2_weight(score, ...)` is log2 f(s) up to a constant, in Triton.
-
-        The function gets a float32 tensor of scores and the head's parameters as float32 scalars, by position; it is
-        written with `tl` and the functions of `stau_rl.kernels.gpu.device`, and compiled where Triton runs.
-
-        Raises:
-            ValueError: as for `numba`.
-        """
-        if cls._accept("triton", log2_weight) is not None:
-            from stau_rl.kernels.gpu.bind import PLUGINS
-
-            PLUGINS[cls.name] = (log2_weight, len(fields(cls)))  # type: ignore[arg-type]
-        return log2_weight
-
-    @classmethod
-    def _accept(cls, engine: str, function: Callable[..., Any]) -> Source | None:
-        """Check a device function; where it comes from, or None if the same is there already."""
-        names = [member.name for member in fields(cls)]  # type: ignore[arg-type]
-        if cls.rows:
-            raise ValueError(f"head {cls.name!r} looks at whole rows; only elementwise heads compile")
-        if len(names) > COMPILED_PARAMETERS:
-            raise ValueError(f"head {cls.name!r} has {len(names)} parameters; at most {COMPILED_PARAMETERS} compile")
-        # Numba and Triton keep the Python function of a compiled one under these names.
-        plain = getattr(function, "py_func", getattr(function, "fn", function))
-        taken = len(inspect.signature(plain).parameters)
-        if taken != 1 + len(names):
-            wanted = ", ".join(["score", *names])
-            raise ValueError(f"head {cls.name!r}: the {engine} function must take ({wanted}), got {taken} arguments")
-        origin = source_of(plain)
-        known = cls.compiled.get(engine)
-        if known is not None and known != origin:
-            raise ValueError(f"head {cls.name!r} has a {engine} function already, from {known.file}")
-        cls.compiled[engine] = origin
-        return origin if known is None else None
+RESERVED = ("name", "function", "plugin", "rows", "sees", "log", "mask", "compiled", *STATISTICS)
+"""What no parameter can be called."""
 
 
 def head(
@@ -142,6 +37,9 @@ def head(
     /,
     *,
     rows: bool = False,
+    log: bool = True,
+    mass: Literal["simplex", "sub", "free"] = "simplex",
+    sees: Sequence[str] = (),
     sharpness: str | None = None,
     smooth_at_zero: bool = False,
     source: str = "plug-in",
@@ -154,10 +52,27 @@ def head(
     elementwise: it sees any shape, and an entry's value depends on its score alone. The first line of its docstring is
     the formula in tables.
 
+    >>> import torch
+    >>> from stau_rl.plugin.plugin_head import forget, head
+    >>> @head("relu2_n", log=False, mass="free", sees=["n"])
+    ... def relu2_n(scores, n):
+    ...     "relu(s)^2 / n"
+    ...     return scores.relu() ** 2 / n
+    >>> relu2_n().weights(torch.tensor([-1.0, 3.0, 1.0, -2.0]))
+    tensor([0.0000, 2.2500, 0.2500, 0.0000])
+    >>> forget("relu2_n")
+
     Args:
         name: the head's name in text.
         rows: the function looks at whole rows, with the entries of a row on axis 0 (`scores.max(0)`); such a head
-            takes no mask and does not compile.
+            does not compile. It takes masks if its function has an argument `mask`: boolean, in the shape of the
+            scores, which are 0 where it is False.
+        log: the function returns log f(s); False for one that returns f(s) >= 0 itself, as suits maps that reach 0. Its
+            gradient is 0 where f = 0.
+        mass: what its weights sum to. `simplex`: f(s) is divided by its sum, so 1. `sub`: f(s) are the weights, at most
+            1 in sum, the rest being the probability of abstaining; more is an error. `free`: f(s) are the weights.
+        sees: statistics of its row that the function takes as arguments of these names, of size 1 along the row: `n`,
+            how many entries count, `max`, their largest score, and `sum`, the sum of their scores.
         sharpness: the parameter that sharpens the head, for `match_sharpness`.
         smooth_at_zero: d log f / ds exists at s = 0, so that slopes there may be matched.
         source: where it comes from, for tables.
@@ -183,7 +98,7 @@ def head(
                 f"head {name!r} is already registered{there}; take another name, or stau_rl.plugin.forget({name!r}) "
                 "for a plug-in that has changed"
             )
-        _check(name, function, parameters, sharpness)
+        seen = _check(name, function, parameters, sharpness, rows, mass, sees)
         doc = inspect.getdoc(function) or "a plug-in head"
         members = [
             (key, float | Schedule, value if hasattr(value, "metadata") else parameter(float(value)))
@@ -193,7 +108,8 @@ def head(
         made.__module__, made.__doc__ = function.__module__, doc
         values: dict[str, Any] = {
             "name": name, "formula": doc.splitlines()[0], "source": source, "sharpness": sharpness, "rows": rows,
-            "smooth_at_zero": smooth_at_zero and not rows, "function": staticmethod(function), "plugin": origin,
+            "smooth_at_zero": smooth_at_zero and not (rows or seen) and mass == "simplex", "mass_kind": mass,
+            "sees": seen, "log": log, "function": staticmethod(function), "plugin": origin,
             "compiled": {},
         }  # fmt: skip
         for attribute, value in values.items():
@@ -206,20 +122,37 @@ def head(
     return register
 
 
-def _check(name: str, function: Callable[..., Any], parameters: dict[str, Any], sharpness: str | None) -> None:
+def _check(
+    name: str,
+    function: Callable[..., Any],
+    parameters: dict[str, Any],
+    sharpness: str | None,
+    rows: bool,
+    mass: str,
+    sees: Sequence[str],
+) -> tuple[str, ...]:
+    """Look at what a head is declared to be; what its function sees of the row."""
     if name in FUNCTIONS or name in ("t", "nan", "inf"):
         raise ValueError(f"head {name!r}: the name means something else in text; take another")
+    if mass not in MASS:
+        raise ValueError(f"head {name!r}: mass must be one of {', '.join(MASS)}, got {mass!r}")
+    unknown = [one for one in sees if one not in STATISTICS] if not isinstance(sees, str) else [sees]
+    if unknown:
+        raise ValueError(f"head {name!r}: sees must be a list of {', '.join(STATISTICS)}, got {unknown[0]!r}")
     taken = list(inspect.signature(function).parameters)[1:]
-    if taken != list(parameters):
-        declared, wanted = (", ".join(names) or "nothing" for names in (parameters, taken))
-        raise ValueError(f"head {name!r}: the function takes {wanted} after the scores, but {declared} is declared")
+    seen = (*sees, *(["mask"] if rows and "mask" in taken else []))
+    declared = [*parameters, *seen]
+    if sorted(taken) != sorted(declared) or [one for one in taken if one in parameters] != list(parameters):
+        have, wanted = (", ".join(names) or "nothing" for names in (declared, taken))
+        raise ValueError(f"head {name!r}: the function takes {wanted} after the scores, but {have} is declared")
     for key, value in parameters.items():
-        if hasattr(Head, key) or key in ("name", "function", "plugin", "rows", "numba", "triton", "compiled"):
+        if hasattr(PluginHead, key) or key in RESERVED:
             raise ValueError(f"head {name!r}: a parameter cannot be called {key!r}")
         if not hasattr(value, "metadata") and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise ValueError(f"head {name!r}: the default of {key} must be a number or parameter(...), got {value!r}")
     if sharpness is not None and sharpness not in parameters:
         raise ValueError(f"head {name!r}: sharpness must name a parameter, got {sharpness!r}")
+    return seen
 
 
 def forget(name: str) -> None:

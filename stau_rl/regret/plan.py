@@ -1,15 +1,16 @@
 """The plan of a regret benchmark: its arguments checked, its engines chosen, its spec written."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stau_rl.agents.bandit import Policy, parse_policy
-from stau_rl.envs.arms import Arms, parse_arms
+from stau_rl.agents.bandit import POLICIES, SCORES, Pipe, Policy, parse_policy
+from stau_rl.envs.arms import ARMS, Arms, parse_arms
+from stau_rl.heads import HEADS
 from stau_rl.kernels.contract import ArmTable
 from stau_rl.kernels.engines import Choice, choose_engine
 from stau_rl.kernels.philox import split_seed
@@ -17,6 +18,7 @@ from stau_rl.machine.ranks import Ranks
 from stau_rl.machine.stamp import current_commit, device_name, versions
 from stau_rl.machine.version import VERSION
 from stau_rl.plugin.plugin_head import plugin_hashes
+from stau_rl.plugin.source import own_code
 from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.files import FORMAT
 
@@ -85,6 +87,7 @@ def make_plan(
     if not isinstance(device, str):
         raise ValueError(f"device must be a text such as 'cpu' or 'cuda:0', got {device!r}")
     parsed = _check_policies(policies)
+    _check_names(arms, parsed)
     horizon = _check_count("horizon", horizon, MAX_HORIZON)
     instances = _check_count("instances", instances, MAX_INSTANCES)
     split_seed(seed)
@@ -96,7 +99,8 @@ def make_plan(
     _check_memory(len(names), arms.size, instances, len(steps), horizon)
     sample = arm_table(arms, seed, 0, 1)
     choices = [choose_engine(policy, sample, horizon, engine, device, dtype) for policy in parsed]
-    spec = _spec(arms, parsed, horizon, instances, seed, steps, base, choices, plugin_hashes(parsed))
+    code = {"plugins": plugin_hashes(parsed), "own_code": own_code(arms, *_pieces(parsed))}
+    spec = _spec(arms, parsed, horizon, instances, seed, steps, base, choices, code)
     part = part_size(arms.size, horizon, cuda=any(choice.device != "cpu" for choice in choices))
     return Plan(arms, parsed, choices, spec, part)
 
@@ -125,7 +129,7 @@ def _spec(
     checkpoints: list[int],
     baseline: str,
     choices: list[Choice],
-    plugins: dict[str, str],
+    code: dict[str, dict[str, str]],
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "format": FORMAT,
@@ -148,8 +152,7 @@ def _spec(
         spec["engine_note"] = "; ".join(notes)
     if told := [note for policy in parsed if (note := policy.note(arms))]:
         spec["notes"] = told
-    if plugins:
-        spec["plugins"] = plugins
+    spec |= {name: hashes for name, hashes in code.items() if hashes}
     if arms.digest:
         spec["arms_sha256"] = arms.digest
     means: NDArray[np.float64] | None = arms.fixed_means
@@ -185,6 +188,28 @@ def _check_policies(policies: Sequence[str | Policy]) -> list[Policy]:
             raise ValueError(f"policy {str(policy)!r} is given twice")
         seen.add(str(policy))
     return parsed
+
+
+def _pieces(policies: Sequence[Policy]) -> list[object]:
+    """Policies with their scores and heads."""
+    return [part for policy in policies for part in (policy, policy.score, policy.head) if part is not None]
+
+
+def _check_names(arms: Arms, policies: Sequence[Policy]) -> None:
+    """Refuse what bears the name of another: engines would play that one, and tables would tell of it."""
+    known: dict[str, Mapping[str, type]] = {
+        "arms": ARMS, "policy": {**POLICIES, Pipe.name: Pipe}, "score": SCORES, "head": HEADS
+    }  # fmt: skip
+    given: list[tuple[str, Any]] = [("arms", arms)]
+    for policy in policies:
+        given += [("policy", policy), ("score", policy.score), ("head", policy.head)]
+    for family, one in given:
+        builtin = None if one is None else known[family].get(one.name)
+        if builtin is not None and builtin is not type(one):
+            raise ValueError(
+                f"{family} {type(one).__qualname__} of {type(one).__module__} is called {one.name!r}, as the built-in "
+                f"{builtin.__qualname__} is; give the class a name of its own"
+            )
 
 
 def _check_count(name: str, value: int, largest: int) -> int:

@@ -5,7 +5,7 @@ Nothing here goes through pyplot: no backend is chosen, no window opens, nothing
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -42,6 +42,8 @@ def plot_regret(
     policies: Sequence[str] | None = None,
     quantiles: bool = False,
     legend: Legend | None = None,
+    labels: Mapping[str, str] | None = None,
+    title: str | None = None,
 ) -> Axes:
     """Mean pseudo-regret against the step, with 95 % bands; curves that coincide are one line of all their colours.
 
@@ -55,12 +57,14 @@ def plot_regret(
         quantiles: draw the 5 % and 95 % quantiles over instances too, as thin lines.
         legend: `outside` (names at the ends of their lines, right of the axes; a list there where they are too many),
             `inside` (a list in the axes) or `none`; by default outside on a new figure, else inside.
+        labels: names to show, by policy; a policy without one shows its text.
+        title: above the axes.
 
     Returns:
         The axes. The line C ln t is drawn where the result has a constant above 0.
 
     Raises:
-        ValueError: an unknown scale, legend or policy.
+        ValueError: an unknown scale, legend or policy, among the labels too.
     """
     if scale not in ("log", "linear"):
         raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
@@ -68,12 +72,17 @@ def plot_regret(
         raise ValueError(f"legend must be 'outside', 'inside' or 'none', got {legend!r}")
     names = result.policies if policies is None else list(policies)
     numbers = [result.index(name) for name in names]
+    shown = {result.policies[result.index(name)]: label for name, label in (labels or {}).items()}
     if ax is None:
         with theme():
             _, ax = one_panel(HEIGHT)
-            _draw(result, ax, scale, numbers, quantiles, legend or "outside")
+            # Before the curves are drawn, so that the names beside them know how tall the axes are.
+            ax.set_title(title or "")
+            _draw(result, ax, scale, numbers, quantiles, legend or "outside", shown)
     else:
-        _draw(result, ax, scale, numbers, quantiles, legend or "inside")
+        if title is not None:
+            ax.set_title(title)
+        _draw(result, ax, scale, numbers, quantiles, legend or "inside", shown)
     return ax
 
 
@@ -97,14 +106,22 @@ def _figure(result: Regrets) -> Figure:
     lines = textwrap.wrap(what, 78)
     # Before the curves are drawn, so that the names beside them know how tall the axes are.
     title = axes.set_title("\n".join([*lines, NOTE]), fontsize="small")
-    if not _draw(result, axes, "log", list(range(len(result.policies))), False, "outside"):
+    if not _draw(result, axes, "log", list(range(len(result.policies))), False, "outside", {}):
         title.set_text("\n".join(lines))
     return figure
 
 
-def _draw(result: Regrets, ax: Axes, scale: Scale, numbers: Sequence[int], quantiles: bool, legend: Legend) -> bool:
+def _draw(
+    result: Regrets,
+    ax: Axes,
+    scale: Scale,
+    numbers: Sequence[int],
+    quantiles: bool,
+    legend: Legend,
+    labels: Mapping[str, str],
+) -> bool:
     """Draw on axes; whether some curves coincide."""
-    table = summarise(result)
+    table, before = summarise(result), set(ax.get_children())
     names = [result.policies[number] for number in numbers]
     floor = _floor(result, table.loc[table["policy"].isin(names), "regret"]) if scale == "log" else None
     ground = ground_of(ax)
@@ -113,7 +130,9 @@ def _draw(result: Regrets, ax: Axes, scale: Scale, numbers: Sequence[int], quant
     for number, name in zip(numbers, names, strict=True):
         rows = table[table["policy"] == name]
         steps, look = rows["step"].to_numpy(), styles[number]
-        lines += ax.plot(steps, _drawable(rows["regret"], floor), linewidth=1.8, label=name, **look.line)
+        lines += ax.plot(
+            steps, _drawable(rows["regret"], floor), linewidth=1.8, label=labels.get(name, name), **look.line
+        )
         # On a log scale, a band that reaches 0 goes down to the frame instead of ending early.
         low = rows["regret_low"].clip(lower=floor).to_numpy()
         high = _drawable(rows["regret_high"], floor)
@@ -139,9 +158,14 @@ def _draw(result: Regrets, ax: Axes, scale: Scale, numbers: Sequence[int], quant
         ax.set_ylim(bottom=floor)
         plain_log(ax, "y")
     together = show_coinciding(ax, lines)
+    # What bears no name is left out where the caller names the lines: `ax.legend([...])` counts all the rest.
+    for artist in set(ax.get_children()) - before:
+        if str(artist.get_label()).startswith("_"):
+            artist.set_label("_nolegend_")
     if legend == "inside" or (legend == "outside" and not label_ends(ax, [*lines, *bound])):
         place = {"loc": "best"} if legend == "inside" else {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
-        keys = {name: styles[number].key() for number, name in zip(numbers, names, strict=True)}
+        named = zip(numbers, names, strict=True)
+        keys = {labels.get(name, name): styles[number].key() for number, name in named}
         keys |= {str(line.get_label()): line for line in bound}
         ax.legend(list(keys.values()), list(keys), fontsize="small", handlelength=3.5, **place)
     return bool(together)

@@ -1,6 +1,6 @@
 """The outcome of a regret benchmark: every policy on the same instances, with its tables, its figure and its files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -67,12 +67,23 @@ class RegretResult(Regrets):
         policies: Sequence[str] | None = None,
         quantiles: bool = False,
         legend: "Legend | None" = None,
+        labels: Mapping[str, str] | None = None,
+        title: str | None = None,
     ) -> "Axes":
         """Draw regret curves; arguments as in `stau_rl.regret.plot.plot_regret`."""
         # The library of figures loads when one is drawn.
         from stau_rl.regret.plot import plot_regret
 
-        return plot_regret(self, ax, scale=scale, policies=policies, quantiles=quantiles, legend=legend)
+        return plot_regret(
+            self,
+            ax,
+            scale=scale,
+            policies=policies,
+            quantiles=quantiles,
+            legend=legend,
+            labels=labels,
+            title=title,
+        )
 
     def save(self, directory: str | Path) -> None:
         """Write the files of a run directory; `load` gives an equal result back.
