@@ -46,6 +46,13 @@ class Escort:
 
 
 @dataclass(frozen=True)
+class ClampPower:
+    name: ClassVar[str] = "clamp_power"
+    tau: float = 5.0
+    eps: float = 1e-8
+
+
+@dataclass(frozen=True)
 class SoftplusNorm:
     name: ClassVar[str] = "softplus_norm"
 
@@ -94,7 +101,7 @@ class GradientBandit:
     head: Any = Softmax()
 
 
-CENTRED, UCB, MEAN = Score("centred_ucb"), Score("ucb"), Score("mean")
+CENTRED, UCB, MEAN, PAST = Score("centred_ucb"), Score("ucb"), Score("mean"), Score("reward_centred_ucb")
 POLICIES = {
     "centred s_tau": Pipe(CENTRED, STau()),
     "ucb s_tau": Pipe(UCB, STau(2.5)),
@@ -102,6 +109,9 @@ POLICIES = {
     "centred softmax": Pipe(CENTRED, Softmax()),
     "ucb softmax": Pipe(Score("ucb", 0.5), Softmax(8.0)),
     "mean softmax": Pipe(MEAN, Softmax(10.0)),
+    "clamp": Pipe(PAST, ClampPower()),
+    "clamp of any power": Pipe(PAST, ClampPower(2.5, 0.05)),
+    "reward centred s_tau": Pipe(PAST, STau()),
     "ucb escort": Pipe(UCB, Escort()),
     "mean escort": Pipe(MEAN, Escort(1.5)),
     "centred softplus": Pipe(CENTRED, SoftplusNorm()),
@@ -158,6 +168,8 @@ def scalar_log_weights(head: Any, scores: NDArray) -> NDArray:
             return head.beta * scores
         if head.name == "s_tau":
             return head.tau * np.log(np.logaddexp(0.0, scores) + head.eps)
+        if head.name == "clamp_power":
+            return head.tau * np.log(np.maximum(scores, head.eps))
         if head.name == "escort":
             return head.p * np.log(np.abs(scores)) if np.any(scores) else np.zeros_like(scores)
         if head.name == "softplus_norm":
@@ -212,6 +224,8 @@ def scalar_history(policy: Any, arms: ArmTable, seed: int, j: int, horizon: int)
                 scores = mean + policy.score.c * np.sqrt(2 * math.log(t) / count)
             if policy.score.name == "centred_ucb":
                 scores = scores - scores.mean()
+            if policy.score.name == "reward_centred_ucb" and t:
+                scores = scores - gain.sum() / t
             if policy.score.name != "mean" and t < arms.arms:
                 arm = t
             elif policy.head.name == "argmax":

@@ -24,6 +24,7 @@ MODES = [
 ]
 POLICIES = (
     *("mean softmax", "ucb s_tau", "centred s_tau", "centred s_tau eps=0", "steep softmax", "escort"),
+    *("clamp", "clamp ratio", "reward centred", "reward centred softmax", "wide clamp"),
     *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson"),
     *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
     *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
@@ -34,12 +35,21 @@ POLICIES = (
     *("thompson far", "thompson prior", "thompson loose prior", "gradient far"),
     *(
         f"{name} {kind}"
-        for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
+        for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")
         for kind in ("gaussian", "table")
     ),
     *(
         f"{name} lanes"
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
+        for name in (
+            "centred s_tau",
+            "ucb1",
+            "thompson",
+            "negative offset",
+            "ratio schedule",
+            "escort",
+            "clamp",
+            "plug-in",
+        )
     ),
 )
 
@@ -69,7 +79,7 @@ def errors(request):
 
 def test_weights_are_accurate_on_all_scores(errors):
     """Within 1e-5 of float64 for scores in [-60, 60], every head, any sharpness up to 100."""
-    assert len(errors["sweep"]) == 23
+    assert len(errors["sweep"]) == 26
     bad = {name: row for name, row in errors["sweep"].items() if not max(row.values()) <= 1e-5}
     assert not bad
 

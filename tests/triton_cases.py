@@ -199,6 +199,10 @@ WEIGHTED = {
     "centred s_tau eps=0": "centred_ucb | s_tau(tau=20, eps=0)",
     "steep softmax": "centred_ucb | softmax(beta=64)",
     "escort": "ucb | escort(p=2)",
+    "clamp": "reward_centred_ucb | clamp_power(tau=7)",
+    "clamp ratio": "centred_ucb(c=0.3) | clamp_power(tau=4.5, eps=0.1)",
+    "reward centred": "reward_centred_ucb(offset=-2) | s_tau(tau=5)",
+    "reward centred softmax": "reward_centred_ucb | softmax(beta=8)",
     "softplus_norm": "centred_ucb | softplus_norm",
     "sigmoid_norm": "mean | sigmoid_norm",
     "whole ratio": "ucb | s_tau(tau=8)",
@@ -235,6 +239,7 @@ WIDE = {
     "wide s_tau": ("centred_ucb(offset=-300) | s_tau(tau=7.3)", FAR),
     "wide s_tau eps=0": ("ucb(offset=-1200) | s_tau(tau=7.3, eps=0)", FAR),
     "wide s_tau schedule": ("centred_ucb | s_tau(tau=1+300*log(t))", CLOSE),
+    "wide clamp": ("reward_centred_ucb(offset=1) | clamp_power(tau=300)", FAR),
     "wide escort": ("centred_ucb | escort(p=3)", FAR),
     "wide softplus_norm": ("ucb(offset=-1200) | softplus_norm", FAR),
     "wide sigmoid_norm": ("ucb(offset=-1200) | sigmoid_norm", FAR),
@@ -257,12 +262,21 @@ CASES = {
     },
     **{
         f"agree {name} {kind}": lambda name=name, kind=kind: agree((WEIGHTED | WHOLE)[name], kind)
-        for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
+        for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")
         for kind in ("gaussian", "table")
     },
     **{
         f"agree {name} lanes": lambda name=name: agree((WEIGHTED | WHOLE)[name], "bernoulli", 5, 12, 2)
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
+        for name in (
+            "centred s_tau",
+            "ucb1",
+            "thompson",
+            "negative offset",
+            "ratio schedule",
+            "escort",
+            "clamp",
+            "plug-in",
+        )
     },
 }
 

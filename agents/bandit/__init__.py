@@ -7,7 +7,7 @@ from stau_rl.agents.bandit.gradient_bandit import GradientBandit
 from stau_rl.agents.bandit.greedy import EpsGreedy, Greedy
 from stau_rl.agents.bandit.pipe import RENORMALISE, Pipe
 from stau_rl.agents.bandit.policy import Policy
-from stau_rl.agents.bandit.scores import SCORES, CentredUcb, Mean, Score, Ucb
+from stau_rl.agents.bandit.scores import SCORES, CentredUcb, Mean, RewardCentredUcb, Score, Ucb
 from stau_rl.agents.bandit.thompson import Thompson
 from stau_rl.agents.bandit.ucb1 import Ucb1
 from stau_rl.agents.bandit.uniform_random import Random
@@ -67,6 +67,7 @@ __all__ = [
     "Pipe",
     "Policy",
     "Random",
+    "RewardCentredUcb",
     "Score",
     "Thompson",
     "Ucb",

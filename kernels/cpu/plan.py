@@ -17,7 +17,7 @@ UNROLL_ARMS = 20
 CACHE_BYTES = 28 * 1024
 # Constant exponents that are multiplied out instead of taken through a logarithm.
 WHOLE_POWERS = range(1, 16)
-SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED"}
+SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED", "reward_centred_ucb": "PAST"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         if policy.head.name == "argmax":
             # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
-            flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
+            flags |= {"DOUBLE", "UCB" if kind in ("CENTRED", "PAST") else kind}
         else:
             bound = _bound(policy.head, horizon)
             if why and (bound.device is None or bound.device.wide is None):

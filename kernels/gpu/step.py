@@ -122,7 +122,12 @@ def play(
         for j in tl.static_range(SLOTS):
             picks = picks + ((o_arm * 0 + j).to(tl.uint32),)
     if V.choose == "weight":
-        arm, picked = choose_by_weight(action, width, a, b, picks, o_arm, p, q, offset, SCORE, HEAD, V)
+        grand = total
+        if V.past:
+            grand = total / tl.maximum(t, 1).to(tl.float64) * unit
+        arm, picked = choose_by_weight(
+            action, width, a, b, picks, o_arm, p, q, offset, grand.to(a[0].dtype), SCORE, HEAD, V
+        )
     elif V.choose == "best":
         arm = choose_best(action, width, a, b, o_arm, SCORE, V)
     elif V.choose == "uniform":
@@ -159,6 +164,8 @@ def play(
         s = select(gain, local, SLOTS) + reward
         gain = replace(gain, local, s, SLOTS)
 
+    if V.past:
+        total += reward.to(tl.float64)
     if V.choose == "preference":
         a, total = _learn(a, shares, local, reward, width, total, p, q, step_size, SLOPE, V)
     elif V.cached:

@@ -38,6 +38,8 @@ POLICIES = (
     "centred_ucb | s_tau(tau=88.7)",
     "ucb | s_tau(tau=5)",
     "mean | escort(p=2)",
+    "reward_centred_ucb | clamp_power(tau=15)",
+    "reward_centred_ucb(offset=-1) | s_tau(tau=5)",
     "mean | softplus_norm",
     "ucb | sigmoid_norm",
     "ucb1",
