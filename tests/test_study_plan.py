@@ -121,13 +121,17 @@ def test_a_point_that_would_make_two_families_one_is_left_out() -> None:
 
 
 def test_rescaled_families_carry_the_scale_of_the_rewards() -> None:
-    base = replace(SETTING, families=("centred_ucb(c=0.5) | softmax(beta={x})", "ucb1", "thompson", "eps_greedy"))
+    base = replace(
+        SETTING,
+        families=("centred_ucb(c=0.5) | softmax(beta={x})", "ucb1", "thompson", "eps_greedy", "boltzmann_gumbel"),
+    )
     scaled = rescale(base, 100.0)
     assert scaled.families == (
         "centred_ucb(c=50) | softmax(beta={x})",
         "ucb(c=100) | argmax",
         "thompson(prior_sd=100)",
         "eps_greedy",
+        "boltzmann_gumbel(c=100)",
     )
     for text in scaled.families[1:]:
         plain = run_regret(base.arms, [dict(zip(scaled.families, base.families, strict=True))[text]], 60, 64, seed=1)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stau_rl.agents.bandit import EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
+from stau_rl.agents.bandit import BoltzmannGumbel, EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
 from stau_rl.envs.arms import Arms, BernoulliArms, GaussianArms, parse_arms
 from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
@@ -260,6 +260,8 @@ def _rescaled(text: str, scale: float) -> str:
         return str(Pipe(Ucb(c=float(f"{scale:g}")), Argmax()))
     if isinstance(policy, (Random, Greedy, EpsGreedy)):
         return text
+    if isinstance(policy, BoltzmannGumbel):
+        return str(replace(policy, c=policy.c * scale))
     if isinstance(policy, Thompson):
         sigma = None if policy.sigma is None else policy.sigma * scale
         return str(replace(policy, prior_mean=policy.prior_mean * scale, prior_sd=policy.prior_sd * scale, sigma=sigma))
