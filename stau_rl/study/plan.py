@@ -201,6 +201,8 @@ def _check_apart(setting: Setting) -> None:
 def rescale(setting: Setting, scale: float) -> Setting:
     """The setting with all rewards multiplied by `scale`, and with them the bonus and the range of inverse slopes."""
     arms = parse_arms(setting.arms)
+    if setting.ranges:
+        raise SpecError("how a family's own range carries the scale of rewards is not known")
     if not isinstance(arms, GaussianArms):
         raise SpecError(f"only Gaussian arms can be rescaled, got {setting.arms}")
     if arms.means is None:
