@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from stau_rl.agents.bandit import parse_policy
+from stau_rl.files.finished import read_table
 from stau_rl.pages.claim_settings import ARMS, BONUSES
 from stau_rl.pages.paths import RESULTS
 from stau_rl.statistics.means import holm
@@ -155,4 +156,5 @@ def adjusted(rows: pd.DataFrame) -> pd.DataFrame:
 
 def read_timings(path: Path) -> pd.DataFrame:
     """How long each run took; the first one's row names no sweeps."""
-    return pd.read_csv(path).reindex(columns=["sweeps", "seconds", "threads", "device"]).fillna({"sweeps": ""})
+    table = read_table(path, ("sweeps", "device"))
+    return (table if "sweeps" in table else table.assign(sweeps=""))[["sweeps", "seconds", "threads", "device"]]

@@ -141,9 +141,8 @@ def _limit_sentence(data: ClaimData) -> str:
     )
     if silent := [cell(pair) for pair in data.main("tuned") if data.silent(pair)]:
         text += (
-            f" In {len(silent)} settings ({', '.join(silent)}) argmax's bracket lies below those of both heads at "
-            "their best: the steepest members of the grid are still measurably unlike argmax, and steeper ones would do "
-            "better."
+            f" In {len(silent)} settings ({', '.join(silent)}) argmax's bracket lies below those of both heads "
+            "at their best: the steepest members of the grid are still unlike argmax, and steeper ones would do better."
         )
     return text
 

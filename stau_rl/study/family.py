@@ -3,7 +3,8 @@
 Three kinds of text name a family:
 
 - `centred_ucb | s_tau(tau=5)`: the head's sharpness parameter is tuned, and the text as given is its raw member;
-- `centred_ucb | softmax(beta={x})`: whatever stands for `{x}` is tuned, and x = 1 is its raw member;
+- `centred_ucb | softmax(beta={x})`: whatever stands for `{x}` is tuned, and x = 1 is its raw member, or x = 2 where 1
+  is not legal, as for alpha of entmax;
 - `thompson`, `ucb | argmax` and whatever else has no number to tune: it takes part as it is.
 """
 
@@ -40,7 +41,13 @@ class Family:
 
     def __post_init__(self) -> None:
         """Read the raw member."""
-        object.__setattr__(self, "raw", self._with("1"))
+        try:
+            raw = self._with("1")
+        except ValueError:
+            if not self.templated:
+                raise
+            raw = self._with("2")
+        object.__setattr__(self, "raw", raw)
 
     def _with(self, parameter: str) -> Policy:
         """The member with a text in the place of {x}."""
