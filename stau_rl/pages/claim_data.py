@@ -1,7 +1,7 @@
 """The committed rows behind docs/claim.md: where they lie, how they are picked out, and what counts once."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ SAME = ["comparison", "arms", "horizon", "instances", "seed", "policy", "baselin
 """Two rows that agree in these measure one thing."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClaimData:
     """The rows of the page.
 
@@ -88,21 +88,27 @@ class ClaimData:
             dict(row) for row in table[mine & ~table["policy"].str.contains("s_tau", regex=False)].to_dict("records")
         ]
 
+    @cached_property
+    def _tuned(self) -> dict[tuple[str, str], dict[Any, Any]]:
+        """The first row of each tuned policy of a setting, by setting and policy."""
+        rows = self.comparisons[self.comparisons["comparison"] == "tuned"].to_dict("records")
+        return {(row["setting"], row["policy"]): dict(row) for row in reversed(rows)}
+
+    @cached_property
+    def _limits(self) -> dict[tuple[str, int, float], dict[Any, Any]]:
+        """argmax's own rows, by arms, horizon and bonus."""
+        table = self.comparisons
+        mine = table["sweep"].isin(("limit", "argmax")) & (table["comparison"] == "raw")
+        rows = table[mine & table["policy"].str.endswith("| argmax")].to_dict("records")
+        return {(row["arms"], row["horizon"], bonus(row["policy"])): dict(row) for row in rows}
+
     def softmax(self, pair: dict[Any, Any]) -> dict[Any, Any]:
         """The row of the softmax that a pair of tuned heads is measured against."""
-        table = self.comparisons
-        found = table[(table["setting"] == pair["setting"]) & (table["comparison"] == "tuned")]
-        return dict(found[found["policy"] == pair["baseline"]].iloc[0])
+        return self._tuned[pair["setting"], pair["baseline"]]
 
     def limit(self, pair: dict[Any, Any]) -> dict[Any, Any] | None:
         """argmax's row on the arms and scores of a pair; an offset and the centre do not move it."""
-        table = self.comparisons
-        mine = table["sweep"].isin(("limit", "argmax")) & (table["comparison"] == "raw")
-        mine &= (table["arms"] == pair["arms"]) & (table["horizon"] == pair["horizon"])
-        for row in table[mine & table["policy"].str.endswith("| argmax")].to_dict("records"):
-            if bonus(row["policy"]) == bonus(pair["policy"]):
-                return dict(row)
-        return None
+        return self._limits.get((pair["arms"], pair["horizon"], bonus(pair["policy"])))
 
     def silent(self, pair: dict[Any, Any]) -> bool:
         """argmax's interval lies below those of both heads at their best.

@@ -77,7 +77,7 @@ def judged(rows: Sequence[dict[Any, Any]], claimed: float = 0.0) -> str:
 
 def _best(data: ClaimData) -> Line:
     pairs = data.pairs()
-    claim = f"{CLAIMED:g} % less, each at its best on grids of equal reach"
+    claim = f"{CLAIMED:g} % less, both tuned"
     return Line(claim, f"-{CLAIMED:g} %", reach(pairs), judged(pairs, CLAIMED), BEST)
 
 
@@ -85,7 +85,7 @@ def _sharp(data: ClaimData) -> Line:
     rows = data.main("entropy")
     words = {True: "another cause", False: judged(rows), None: "not reproduced"}
     return Line(
-        f"{CLAIMED:g} % less by its shape: at equal entropy",
+        f"{CLAIMED:g} % less, equally sharp",
         f"-{CLAIMED:g} %",
         reach(rows),
         words[sharpness_explains(data)],
@@ -97,7 +97,7 @@ def _annealed(data: ClaimData) -> Line | None:
     rows = data.pairs("annealed")
     if not rows:
         return None
-    return Line("less regret with annealed schedules", NO_NUMBER, reach(rows), judged(rows), ANNEALED)
+    return Line("less regret, both annealed", NO_NUMBER, reach(rows), judged(rows), ANNEALED)
 
 
 def _positive(data: ClaimData) -> Line | None:
@@ -106,7 +106,7 @@ def _positive(data: ClaimData) -> Line | None:
         return None
     alike = sum(overlap(*row) for row in rows)
     return Line(
-        "on positive scores s^tau plays as the power |s|^p",
+        "a power on positive scores",
         NO_NUMBER,
         f"intervals overlap in {alike} of {len(rows)}",
         share(alike, len(rows)),

@@ -37,7 +37,7 @@ def published_line(folder: Path = RESULTS) -> Line | None:
     percent, low, high = (100 * (ratio * (1 + sign * error) - 1) for sign in (0, -1, 1))
     near = low - NEAR <= -CLAIMED <= high + NEAR
     return Line(
-        f"s^tau has {CLAIMED:g} % less regret: the published experiment",
+        f"{CLAIMED:g} % less, as published",
         f"-{CLAIMED:g} %",
         f"{interval(percent, low, high)} %",
         "reproduced" if near else "not reproduced",
