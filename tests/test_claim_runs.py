@@ -96,6 +96,18 @@ def test_positive_scores_are_positive() -> None:
             assert raw.score.offset == POSITIVE
 
 
+@pytest.mark.parametrize("sweep", LATER)
+def test_a_setting_of_each_later_study_plays(sweep: str) -> None:
+    setting = claim_settings(only=[sweep])[-1]
+    small = {"coarse": 3, "fine": 0, "horizon": 24, "instances": 8, "tuning_instances": 4, "pilot_instances": 4}
+    rows = play_setting(replace(setting, **small), engine="numba,torch", device="cpu")
+    tuned = rows[rows["comparison"] == "tuned"]
+    assert list(tuned["family"]) == list(setting.families)
+    tunable = [Family(text).tunable for text in setting.families]
+    assert list(tuned["tuning_points"]) == [3 * known for known in tunable]
+    assert set(rows["engine"].str.split().str[0]) == ({"numba", "torch"} if sweep == "entmax" else {"numba"})
+
+
 def test_a_setting_comes_again_from_its_seed(data: ClaimData) -> None:
     """The tuning of s^tau, and the pair that came out of it. Another processor may round a draw the other way."""
     setting = next(one for one in claim_settings() if one.value == "gaussian(k=10) horizon 100")

@@ -73,10 +73,10 @@ class ClaimData:
         values = [f"{arms} c {c:g}" for arms in ARMS.values() for c in BONUSES]
         return [self.row("c", value, comparison) for value in values if self.has("c", value, comparison)]
 
-    def pairs(self, *sweeps: str) -> list[dict[Any, Any]]:
-        """s^tau against softmax, each at its best, in these sweeps or in all; each pair once."""
+    def pairs(self, *sweeps: str, kind: str = "tuned") -> list[dict[Any, Any]]:
+        """s^tau against softmax in one kind of comparison, in these sweeps or in all; each pair once."""
         table = self.comparisons
-        mine = (table["comparison"] == "tuned") & table["sweep"].isin(sweeps or PAIRED) & table["percent"].notna()
+        mine = (table["comparison"] == kind) & table["sweep"].isin(sweeps or PAIRED) & table["percent"].notna()
         found = table[mine & table["policy"].str.contains("s_tau", regex=False)].drop_duplicates(SAME)
         return [dict(row) for row in found.to_dict("records")]
 

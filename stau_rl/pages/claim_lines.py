@@ -82,7 +82,7 @@ def _best(data: ClaimData) -> Line:
 
 
 def _sharp(data: ClaimData) -> Line:
-    rows = data.main("entropy")
+    rows = data.pairs(kind="entropy")
     words = {True: "another cause", False: judged(rows), None: "not reproduced"}
     return Line(
         f"{CLAIMED:g} % less, equally sharp",

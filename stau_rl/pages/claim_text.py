@@ -128,12 +128,11 @@ def _sharp(data: ClaimData, figure: str) -> list[str]:
     drawn = ["![Differences by comparison](claim_comparisons.png)"] if figure != "claim_comparisons.png" else []
     return [
         f"## {SHARP}",
-        f"At equal entropy {counts_text(data.main('entropy'))}; at equal slope {counts_text(data.main('slope'))}. "
-        "Entropy is matched on the scores that s_tau(tau=5) saw. Slopes are matched at score 0, which says little on "
-        "Gaussian arms, whose scores lie far from it.",
+        f"At equal entropy {counts_text(data.pairs(kind='entropy'))}. Entropy is matched on the scores that s^tau saw. "
+        "Slopes are matched at score 0, which says little on Gaussian arms, whose scores lie far from it.",
         table(("arms", "c", *KINDS.values()), rows, keys=2),
         "The last column is s_tau(tau=5) against softmax(beta=1): heads of unequal sharpness, a comparison that no "
-        "paper makes.",
+        f"paper makes. At equal entropy, in all settings: {_winners(data.pairs(kind='entropy'))}",
         *drawn,
     ]
 

@@ -41,13 +41,13 @@ def matched(data: ClaimData) -> str:
         False: "At equal sharpness most of it remains",
         None: "There is no gap that sharpness could explain",
     }
-    rows = data.main("entropy")
+    rows, every = data.main("entropy"), data.pairs(kind="entropy")
     by_arms = {name: [row for row in rows if row["arms"] == arms] for name, arms in ARMS.items()}
     # Gaussian scores lie far from 0, where equal slopes mean little; there entropy is the match that counts.
     parts = " and ".join(f"{span(by_arms[name])} on {name} arms" for name in reversed(ARMS) if by_arms[name])
     return (
         f"{openings[sharpness_explains(data)]}: against a softmax of equal entropy on the scores seen s^tau differs "
-        f"{parts}."
+        f"{parts}; of {len(every)} pairs in all {counts_text(every)}."
     )
 
 
