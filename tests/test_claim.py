@@ -177,7 +177,7 @@ def test_mean_and_typical_run_are_told_apart_in_words(data: ClaimData) -> None:
     assert views(pair, softmax) == {"mean": 1, "interquartile mean": -1, "P(better)": -1}
     words = "softmax by mean, s^tau by interquartile mean and P(better)"
     assert views_text(pair, softmax) == words
-    assert f"- Bernoulli c = 0: {words}" in page(data)
+    assert f"- {words}: Bernoulli c = 0 (mean {percent_text(pair)} %;" in page(data)
     rows = data.comparisons.copy()
     rows.loc[rows["comparison"] == "tuned", ["improvement_low", "improvement_high"]] = [0.4, 0.6]
     rows.loc[rows["comparison"] == "tuned", ["iqm_low", "iqm_high"]] = [0.0, 1e9]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stau_rl.pages.claim_data import ClaimData
-from stau_rl.pages.claim_effect import effect
+from stau_rl.pages.claim_effect import MINIMUM, effect
 from stau_rl.pages.claim_verdict import CLAIMED, sharpness_explains
 from stau_rl.pages.markdown import listing
 from stau_rl.regret.report import interval
@@ -16,7 +16,6 @@ BEST, SHARP, ANNEALED, POSITIVE = (
     "Annealed schedules",
     "Scores that are all positive",
 )
-NO_NUMBER = "no number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +96,18 @@ def _annealed(data: ClaimData) -> Line | None:
     rows = data.pairs("annealed")
     if not rows:
         return None
-    return Line("less regret, both annealed", NO_NUMBER, reach(rows), judged(rows), ANNEALED)
+    return Line("less regret, both annealed", "-", reach(rows), judged(rows), ANNEALED)
 
 
 def _positive(data: ClaimData) -> Line | None:
     rows = power_rows(data)
     if not rows:
         return None
-    alike = sum(overlap(*row) for row in rows)
+    alike = sum(as_power(*row) for row in rows)
     return Line(
         "a power on positive scores",
-        NO_NUMBER,
-        f"intervals overlap in {alike} of {len(rows)}",
+        "-",
+        f"within {MINIMUM:g} % of escort in {alike} of {len(rows)}",
         share(alike, len(rows)),
         POSITIVE,
     )
@@ -120,6 +119,8 @@ def power_rows(data: ClaimData) -> list[tuple[dict[Any, Any], dict[Any, Any]]]:
     return [(row, escorts[row["value"]]) for row in data.pairs("positive") if row["value"] in escorts]
 
 
-def overlap(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """The intervals of two differences from the same softmax share a point."""
-    return bool(one["percent_low"] <= other["percent_high"] and other["percent_low"] <= one["percent_high"])
+def as_power(pair: dict[Any, Any], escort: dict[Any, Any]) -> bool:
+    """s^tau and escort, each against the same softmax: intervals that share a point, and the minimum effect at most."""
+    apart = abs(pair["percent"] - escort["percent"])
+    shared = pair["percent_low"] <= escort["percent_high"] and escort["percent_low"] <= pair["percent_high"]
+    return bool(shared and apart <= MINIMUM)

@@ -1,6 +1,7 @@
 """How the rows of docs/claim.md were made."""
 
 from stau_rl.pages.claim_data import ClaimData
+from stau_rl.pages.claim_names import number
 from stau_rl.pages.claim_settings import SEED
 
 
@@ -8,8 +9,8 @@ def made(data: ClaimData) -> list[str]:
     """The last section of the page."""
     rows = data.comparisons
     commits = ", ".join(dict.fromkeys(text[:12] for text in rows["commit"]))
-    runs = " and ".join(
-        f"{run['seconds'] / 60:.0f} minutes on {run['threads']} threads ({run['device']})"
+    runs = ", ".join(
+        f"{number(run['seconds'])} s on {run['threads']} threads ({run['device']})"
         for run in data.timing.to_dict("records")
     )
     return [

@@ -20,9 +20,9 @@ from stau_rl.pages.claim_lines import (
     BEST,
     POSITIVE,
     SHARP,
+    as_power,
     claim_lines,
     claim_table,
-    overlap,
     power_rows,
 )
 from stau_rl.pages.claim_made import made
@@ -142,11 +142,13 @@ def _typical(data: ClaimData) -> list[str]:
     apart = [(pair, softmax) for pair, softmax in both if disagree(pair, softmax)]
     if not apart:
         return []
-    shown = "\n".join(
-        f"- {cell(pair)}: {views_text(pair, softmax)} (mean {percent_text(pair)} %; interquartile mean "
-        f"{number(softmax['iqm'])} / {number(pair['iqm'])}; P(s^tau better) {pair['improvement']:.3f})"
-        for pair, softmax in apart
-    )
+    sides: dict[str, list[str]] = {}
+    for pair, softmax in apart:
+        sides.setdefault(views_text(pair, softmax), []).append(
+            f"{cell(pair)} (mean {percent_text(pair)} %; interquartile mean {number(softmax['iqm'])} / "
+            f"{number(pair['iqm'])}; P(s^tau better) {pair['improvement']:.3f})"
+        )
+    shown = "\n".join(f"- {words}: {', '.join(cells)}." for words, cells in sides.items())
     return [
         "## Mean and typical run",
         f"In {len(apart)} of {len(both)} pairs the mean favours another head than the middle half of the runs or the "
@@ -173,14 +175,15 @@ def _positive(data: ClaimData) -> list[str]:
     if not both:
         return []
     rows = [
-        (cell(pair), percent_text(pair), percent_text(escort), "yes" if overlap(pair, escort) else "no")
+        (cell(pair), percent_text(pair), percent_text(escort), "yes" if as_power(pair, escort) else "no")
         for pair, escort in both
     ]
     return [
         f"## {POSITIVE}",
         f"Against softmax {counts_text([pair for pair, _ in both])}. Far above 0 softplus is the identity, and s^tau "
-        "the power |s|^tau, which is the escort transform. Each is at its best, in percent of softmax's regret.",
-        table(("scores", "s^tau", "escort", "overlap"), rows),
+        "the power |s|^tau, which is the escort transform. Each is at its best, in percent of softmax's regret; alike: "
+        f"overlapping intervals, and at most {MINIMUM:g} % apart.",
+        table(("scores", "s^tau, %", "escort, %", "alike"), rows),
     ]
 
 
