@@ -250,6 +250,8 @@ def test_later_studies_have_their_sections_once_they_are_played(data: ClaimData)
     assert "| boltzmann_gumbel, tuned | -20.0 [-22.0, -18.0] | -20.0 [-22.0, -18.0] | 8 of 8 |" in text
     assert "| entmax, tuned | -20.0 [-22.0, -18.0] | -20.0 [-22.0, -18.0] | 2 of 2 |" in text
     assert "| annealed softmax |" in text
+    # Beside them stands s^tau, as it is in the main settings.
+    assert "| s_tau, tuned | -0.3 [-1.2, +1.2] | +12.4 [+11.7, +13.2] | 0 of 8 |" in text
     lines = {line.heading: line for line in claim_lines(more)}
     assert lines["Annealed schedules"].verdict == "reproduced"
     # Escort's differences lie 30 % higher in these rows, so it does not play as s^tau does.

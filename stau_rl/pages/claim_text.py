@@ -191,10 +191,11 @@ def _baselines(data: ClaimData) -> list[str]:
     rows = data.others("baselines") + data.others("entmax")
     if not rows:
         return []
-    names = dict.fromkeys(policy_name(row["family"]) for row in rows)
+    groups = {"s_tau, tuned": data.main("tuned")}
+    for row in rows:
+        groups.setdefault(policy_name(row["family"]), []).append(row)
     lines = []
-    for name in names:
-        mine = [row for row in rows if policy_name(row["family"]) == name]
+    for name, mine in groups.items():
         least, most = (pick(mine, key=lambda row: row["percent"]) for pick in (min, max))
         found = counts(mine)
         # What `effect` calls s_tau is the policy of the row.
