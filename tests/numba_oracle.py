@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from stau_rl.kernels.contract import ArmTable, Block
 from stau_rl.kernels.cpu.loop import simulate
@@ -94,6 +94,12 @@ class Thompson:
 
 
 @dataclass(frozen=True)
+class BoltzmannGumbel:
+    name: ClassVar[str] = "boltzmann_gumbel"
+    c: float = 0.4
+
+
+@dataclass(frozen=True)
 class GradientBandit:
     name: ClassVar[str] = "gradient_bandit"
     alpha: float = 0.1
@@ -121,6 +127,7 @@ POLICIES = {
     "random": Random(),
     "eps_greedy": EpsGreedy(),
     "thompson": Thompson(),
+    "boltzmann_gumbel": BoltzmannGumbel(),
     "gradient softmax": GradientBandit(),
     "gradient s_tau": GradientBandit(0.2, "mean_including", STau(2.0)),
     "gradient escort": GradientBandit(0.1, "mean_before", Escort()),
@@ -248,6 +255,13 @@ def scalar_history(policy: Any, arms: ArmTable, seed: int, j: int, horizon: int)
             centre = (policy.prior_mean * policy.prior_sd**-2 + gain / (policy.sigma or arms.sigma) ** 2) / precision
             word = np.array([words(seed, instance, t, PRIVATE + k)[0, 0] >> 8 for k in range(arms.arms)])
             draws = centre + special.ndtri((word + 0.5) * 2.0**-24) / np.sqrt(precision)
+            arm, best = int(np.argmax(draws)), np.sort(draws)
+            margin = float(best[-1] - best[-2])
+        elif policy.name == "boltzmann_gumbel" and t < arms.arms:
+            arm = t
+        elif policy.name == "boltzmann_gumbel":
+            word = np.array([words(seed, instance, t, PRIVATE + k)[0, 0] >> 8 for k in range(arms.arms)])
+            draws = mean + policy.c / np.sqrt(count) * stats.gumbel_r.ppf((word + 0.5) * 2.0**-24)
             arm, best = int(np.argmax(draws)), np.sort(draws)
             margin = float(best[-1] - best[-2])
         else:

@@ -25,14 +25,14 @@ MODES = [
 POLICIES = (
     *("mean softmax", "ucb s_tau", "centred s_tau", "centred s_tau eps=0", "steep softmax", "escort"),
     *("clamp", "clamp ratio", "reward centred", "reward centred softmax", "wide clamp"),
-    *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson"),
+    *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson", "boltzmann_gumbel"),
     *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
     *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
     *("plug-in", "plug-in schedule"),
     *("wide softmax", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
     *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),
-    *("thompson far", "thompson prior", "thompson loose prior", "gradient far"),
+    *("thompson far", "thompson prior", "thompson loose prior", "gumbel far", "gradient far"),
     *(
         f"{name} {kind}"
         for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")
@@ -44,9 +44,9 @@ POLICIES = (
             "centred s_tau",
             "ucb1",
             "thompson",
+            "boltzmann_gumbel",
             "negative offset",
             "ratio schedule",
-            "escort",
             "clamp",
             "plug-in",
         )

@@ -226,6 +226,7 @@ WHOLE = {
     "random": "random",
     "eps_greedy": "eps_greedy(eps=0.3)",
     "thompson": "thompson",
+    "boltzmann_gumbel": "boltzmann_gumbel(c=0.4)",
     "gradient softmax": "gradient_bandit",
     "gradient s_tau": "gradient_bandit(alpha=0.2, baseline=mean_before, head=s_tau(tau=2))",
     "gradient escort": "gradient_bandit(baseline=none, head=escort)",
@@ -245,6 +246,7 @@ WIDE = {
     "wide sigmoid_norm": ("ucb(offset=-1200) | sigmoid_norm", FAR),
     "thompson far": ("thompson(prior_mean=1e6, sigma=0.1)", (1e6, 1e6 + 0.5, 1e6)),
     "thompson prior": ("thompson(prior_mean=2, prior_sd=0.5, sigma=0.4)", CLOSE),
+    "gumbel far": ("boltzmann_gumbel(c=0.8)", FAR),
     "thompson loose prior": ("thompson(prior_mean=-3, prior_sd=4, sigma=2)", CLOSE),
     "gradient far": ("gradient_bandit(alpha=0.2)", (1e6, 1e6 + 0.5, 1e6)),
 }
@@ -271,9 +273,9 @@ CASES = {
             "centred s_tau",
             "ucb1",
             "thompson",
+            "boltzmann_gumbel",
             "negative offset",
             "ratio schedule",
-            "escort",
             "clamp",
             "plug-in",
         )

@@ -114,8 +114,8 @@ def choose_uniform(chance):
     return arm
 
 
-def choose_posterior_draw(v, mean, root, count, gain, instance, step, key_low, key_high):
-    """Thompson sampling: the largest draw from the arms' posteriors; the first of equals."""
+def choose_noisy(v, mean, root, count, gain, p, instance, step, key_low, key_high):
+    """The largest of a draw per arm, the first of equals: from its posterior (Thompson), or its mean after noise."""
     arm, best = splat(0, I32), splat(LOWEST, F64)
     # A draw is long enough: unrolling it would only cost compile time.
     for k in range(K):
@@ -125,7 +125,10 @@ def choose_posterior_draw(v, mean, root, count, gain, instance, step, key_low, k
             draw = beta_draw(gains + 1.0, losses + 1.0, instance, step, k, key_low, key_high)
         else:
             word, _, _, _ = philox(instance, step, stream(k, 0), key_low, key_high)
-            draw = fused(root[k], to_f64(normal_quantile(word)), mean[k])
+            if GUMBEL:
+                draw = fused(root[k] * p, gumbel(word), mean[k])
+            else:
+                draw = fused(root[k], to_f64(normal_quantile(word)), mean[k])
         arm = select(draw > best, splat(k, I32), arm)
         best = select(draw > best, draw, best)
     return arm

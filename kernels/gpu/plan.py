@@ -108,11 +108,15 @@ def _plan(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         prior, noise = policy.prior_sd**-2, noise_precision(policy.sigma, arms)
         variant = replace(variant, choose="posterior", cached=True, double=True, floor=0)
         return Plan(variant, "posterior", posterior=(prior, noise, policy.prior_mean * prior))
+    if policy.name == "boltzmann_gumbel":
+        variant = replace(variant, choose="gumbel", cached=True, double=True, forced=True)
+        return Plan(variant, "exact", p=float(policy.c))
     if policy.name == "gradient_bandit":
         if why := misfit(policy, arms, horizon):
             raise Float32Error(why)
         return _gradient(variant, policy, horizon)
-    raise _unsupported("policy", policy.name, ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit"))
+    known = ("pipe", "random", "eps_greedy", "thompson", "boltzmann_gumbel", "gradient_bandit")
+    raise _unsupported("policy", policy.name, known)
 
 
 def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:

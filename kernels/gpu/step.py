@@ -40,7 +40,7 @@ import triton
 import triton.language as tl
 
 from stau_rl.kernels.gpu.math import below
-from stau_rl.kernels.gpu.policies import choose_best, choose_beta, choose_posterior, explore_or_best
+from stau_rl.kernels.gpu.policies import choose_best, choose_beta, choose_noisy, explore_or_best
 from stau_rl.kernels.gpu.state import all_counts, pulls_of, replace, replace_three, select, successes_of
 from stau_rl.kernels.gpu.weights import choose_by_preference, choose_by_weight
 
@@ -134,8 +134,8 @@ def play(
         arm = below(action, tl.full([], V.arms, tl.uint32))
     elif V.choose == "explore":
         arm = explore_or_best(t, action, draw, a, b, p, o_arm, SCORE, V)
-    elif V.choose == "posterior":
-        arm = choose_posterior(t, draw, a, b, o_arm, V)
+    elif V.choose == "posterior" or V.choose == "gumbel":
+        arm = choose_noisy(t, draw, a, b, p, o_arm, V)
     elif V.choose == "beta":
         counts, gains = all_counts(tally, gain, p_count, p_gain, stride, V)
         arm = choose_beta(t, draw, counts, gains, o_arm, V)

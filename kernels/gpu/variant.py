@@ -43,7 +43,7 @@ class Variant:
     slots: int = 1
     lanes: int = 1
     block: int = 1
-    choose: Literal["weight", "best", "uniform", "explore", "posterior", "beta", "preference"] = "uniform"
+    choose: Literal["weight", "best", "uniform", "explore", "posterior", "gumbel", "beta", "preference"] = "uniform"
     forced: bool = False
     cached: bool = False
     double: bool = False

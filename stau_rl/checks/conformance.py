@@ -46,6 +46,7 @@ POLICIES = (
     "greedy",
     "eps_greedy",
     "thompson",
+    "boltzmann_gumbel",
     "gradient_bandit(baseline=mean_before)",
     "gradient_bandit(head=s_tau(tau=2))",
     "random",
