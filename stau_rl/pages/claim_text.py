@@ -27,7 +27,7 @@ from stau_rl.pages.claim_lines import (
 )
 from stau_rl.pages.claim_made import made
 from stau_rl.pages.claim_names import cell, number, place, policy_name, regret
-from stau_rl.pages.claim_published import published_line, top_figure
+from stau_rl.pages.claim_published import Published, top_figure
 from stau_rl.pages.claim_settings import ARMS, BONUSES, OFFSETS, SCALES
 from stau_rl.pages.claim_verdict import verdict
 from stau_rl.pages.markdown import table
@@ -48,19 +48,22 @@ GROUPS = {
 
 def page(data: ClaimData) -> str:
     """The whole page as Markdown."""
-    published = published_line()
-    lines = claim_lines(data) if published is None else [published, *claim_lines(data)]
-    figure = top_figure() or "claim_comparisons.png"
+    published = Published.load()
+    lines = claim_lines(data) if published is None else [published.line(), *claim_lines(data)]
+    sentences = verdict(data) if published is None else published.sentences()
+    fair = [] if published is None else [*published.section(), "\n".join(f"- {line}" for line in verdict(data))]
+    figure = (published and top_figure()) or "claim_comparisons.png"
     parts = [
         '# "s^tau has 35 % less regret than softmax"',
         claim_table(lines),
         f"![What becomes of the 35 %]({figure})",
-        "\n".join(f"- {sentence}" for sentence in verdict(data)),
+        "\n".join(f"- {sentence}" for sentence in sentences),
         "All numbers are of mean pseudo-regret, s^tau's in percent of softmax's: negative is less. Brackets are 95 % "
         f"intervals. A head **wins** if the interval lies beyond {MINIMUM:g} % and Holm's p-value is at most "
         f"{ALPHA:g}; two heads are **equal** if it lies within {MINIMUM:g} %; all else is **open**. Only the numbers "
         "of the column *published* are published; all others are measured here. [All numbers](claim_tables.md) has "
         "every row.",
+        *fair,
         *_best(data),
         *_sharp(data, figure),
         *_typical(data),
