@@ -68,7 +68,7 @@ class Published:
         beyond = self.at("clamp_power")["regret"] / self.at("softmax")["regret"] - 1
         cause = "grids of unequal reach" if near and abs(beyond) < NEAR / 100 else "not at their ends alone"
         return Line(
-            f"{CLAIMED:g} % less: max(s, eps)^tau, best of its grid",
+            f"{CLAIMED:g} % less, as published",
             f"{PUBLISHED:g} %",
             f"{_percent(row)} %",
             f"reproduced; {cause}" if near else "not reproduced",
