@@ -34,6 +34,8 @@ TINY = 1e-300
 QUANTILE_ROUNDINGS = 5.0
 # Largest step of a gradient bandit's log weights: beyond it a preference is as large as its rounding matters.
 KICK = 16.0
+# Scores of which the largest of a row is never below their offset.
+CENTRED = ("centred_ucb", "reward_centred_ucb")
 # Heads that see differences of scores alone.
 SHIFT_FREE = ("softmax", "argmax", "sparsemax", "entmax15", "entmax")
 
@@ -102,7 +104,7 @@ def _misfit_of_scores(score: Any, head: Any, arms: ArmTable, horizon: int) -> st
     spread = max((above - below) / 2.0, arms.sigma / math.sqrt(plays))
     low, high = score_range(arms, score.name, c, horizon)
     # A row's largest score is at least the mean of the row, which centring makes 0.
-    least, top = (offset, high - low + offset) if score.name == "centred_ucb" else (low + offset, high + offset)
+    least, top = (offset, high - low + offset) if score.name in CENTRED else (low + offset, high + offset)
     slope, power = _slope(head, score.name, least, top, spread, size, horizon)
     largest = max(first, high - low, *_numbers(head), c, abs(offset))
     if largest > EXTREME:
@@ -155,7 +157,7 @@ def _slope(
         size: of a score before it is centred.
         horizon: number of steps, for schedules.
     """
-    if head.name in ("softmax", "s_tau", "escort"):
+    if head.name in ("softmax", "s_tau", "clamp_power", "escort"):
         found = Parameters.of(head)
         sharpness = found.extent(0, horizon)[1]
         plain = found.schedules[0] is None and sharpness == round(sharpness) and sharpness <= WHOLE
@@ -164,6 +166,9 @@ def _slope(
             return sharpness, 0.0
         if head.name == "s_tau":
             return sharpness * _relative_slope(least), power
+        if head.name == "clamp_power" and top <= 0.0:
+            # Every score counts as eps.
+            return 0.0, power
         if score == "mean":
             # A mean is rounded relative to itself.
             return sharpness / max(size, TINY), power

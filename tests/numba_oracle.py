@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from stau_rl.kernels.contract import ArmTable, Block
 from stau_rl.kernels.cpu.loop import simulate
@@ -43,6 +43,13 @@ class STau:
 class Escort:
     name: ClassVar[str] = "escort"
     p: float = 2.0
+
+
+@dataclass(frozen=True)
+class ClampPower:
+    name: ClassVar[str] = "clamp_power"
+    tau: float = 5.0
+    eps: float = 1e-8
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,12 @@ class Thompson:
 
 
 @dataclass(frozen=True)
+class BoltzmannGumbel:
+    name: ClassVar[str] = "boltzmann_gumbel"
+    c: float = 0.4
+
+
+@dataclass(frozen=True)
 class GradientBandit:
     name: ClassVar[str] = "gradient_bandit"
     alpha: float = 0.1
@@ -94,7 +107,7 @@ class GradientBandit:
     head: Any = Softmax()
 
 
-CENTRED, UCB, MEAN = Score("centred_ucb"), Score("ucb"), Score("mean")
+CENTRED, UCB, MEAN, PAST = Score("centred_ucb"), Score("ucb"), Score("mean"), Score("reward_centred_ucb")
 POLICIES = {
     "centred s_tau": Pipe(CENTRED, STau()),
     "ucb s_tau": Pipe(UCB, STau(2.5)),
@@ -102,6 +115,9 @@ POLICIES = {
     "centred softmax": Pipe(CENTRED, Softmax()),
     "ucb softmax": Pipe(Score("ucb", 0.5), Softmax(8.0)),
     "mean softmax": Pipe(MEAN, Softmax(10.0)),
+    "clamp": Pipe(PAST, ClampPower()),
+    "clamp of any power": Pipe(PAST, ClampPower(2.5, 0.05)),
+    "reward centred s_tau": Pipe(PAST, STau()),
     "ucb escort": Pipe(UCB, Escort()),
     "mean escort": Pipe(MEAN, Escort(1.5)),
     "centred softplus": Pipe(CENTRED, SoftplusNorm()),
@@ -111,6 +127,7 @@ POLICIES = {
     "random": Random(),
     "eps_greedy": EpsGreedy(),
     "thompson": Thompson(),
+    "boltzmann_gumbel": BoltzmannGumbel(),
     "gradient softmax": GradientBandit(),
     "gradient s_tau": GradientBandit(0.2, "mean_including", STau(2.0)),
     "gradient escort": GradientBandit(0.1, "mean_before", Escort()),
@@ -158,6 +175,8 @@ def scalar_log_weights(head: Any, scores: NDArray) -> NDArray:
             return head.beta * scores
         if head.name == "s_tau":
             return head.tau * np.log(np.logaddexp(0.0, scores) + head.eps)
+        if head.name == "clamp_power":
+            return head.tau * np.log(np.maximum(scores, head.eps))
         if head.name == "escort":
             return head.p * np.log(np.abs(scores)) if np.any(scores) else np.zeros_like(scores)
         if head.name == "softplus_norm":
@@ -212,6 +231,8 @@ def scalar_history(policy: Any, arms: ArmTable, seed: int, j: int, horizon: int)
                 scores = mean + policy.score.c * np.sqrt(2 * math.log(t) / count)
             if policy.score.name == "centred_ucb":
                 scores = scores - scores.mean()
+            if policy.score.name == "reward_centred_ucb" and t:
+                scores = scores - gain.sum() / t
             if policy.score.name != "mean" and t < arms.arms:
                 arm = t
             elif policy.head.name == "argmax":
@@ -234,6 +255,13 @@ def scalar_history(policy: Any, arms: ArmTable, seed: int, j: int, horizon: int)
             centre = (policy.prior_mean * policy.prior_sd**-2 + gain / (policy.sigma or arms.sigma) ** 2) / precision
             word = np.array([words(seed, instance, t, PRIVATE + k)[0, 0] >> 8 for k in range(arms.arms)])
             draws = centre + special.ndtri((word + 0.5) * 2.0**-24) / np.sqrt(precision)
+            arm, best = int(np.argmax(draws)), np.sort(draws)
+            margin = float(best[-1] - best[-2])
+        elif policy.name == "boltzmann_gumbel" and t < arms.arms:
+            arm = t
+        elif policy.name == "boltzmann_gumbel":
+            word = np.array([words(seed, instance, t, PRIVATE + k)[0, 0] >> 8 for k in range(arms.arms)])
+            draws = mean + policy.c / np.sqrt(count) * stats.gumbel_r.ppf((word + 0.5) * 2.0**-24)
             arm, best = int(np.argmax(draws)), np.sort(draws)
             margin = float(best[-1] - best[-2])
         else:

@@ -40,7 +40,7 @@ from stau_rl.kernels.cpu.math import device
 CASES = [(name, "bernoulli") for name in POLICIES] + [
     (name, kind)
     for kind in ("gaussian", "table")
-    for name in ("centred s_tau", "ucb1", "greedy", "thompson", "gradient escort")
+    for name in ("centred s_tau", "clamp", "ucb1", "greedy", "thompson", "gradient escort")
 ]
 
 
@@ -168,7 +168,7 @@ def test_exact_expected_regret(means: list[float], policy: Any, regret: dict[int
     assert (np.abs(got.regret.mean(axis=1) - list(regret.values())) < 4 * error).all()
 
 
-SIZES = ["centred s_tau", "ucb1", "eps_greedy", "thompson", "gradient escort"]
+SIZES = ["centred s_tau", "ucb1", "eps_greedy", "thompson", "boltzmann_gumbel", "gradient escort"]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,9 @@ def test_history_does_not_depend_on_block_size_or_call_size(monkeypatch: pytest.
         assert np.array_equal(getattr(parts, field), getattr(whole, field)), field
 
 
-@pytest.mark.parametrize("name", ["centred s_tau", "ucb softmax", "ucb1", "thompson", "gradient s_tau"])
+@pytest.mark.parametrize(
+    "name", ["centred s_tau", "ucb softmax", "ucb1", "thompson", "boltzmann_gumbel", "gradient s_tau"]
+)
 def test_many_arms_take_the_looped_form(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arms = ARMS["table"] if name == "ucb1" else ARMS["bernoulli"]
     unrolled = play(POLICIES[name], arms, 50, record=True)

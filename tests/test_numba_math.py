@@ -114,6 +114,22 @@ def test_float64_logarithm_and_exponential() -> None:
     assert (np.abs(apply(numba_math.exp64, y) / np.exp(y) - 1.0) <= 4e-15 + 2e-16 * np.abs(y)).all()
 
 
+def test_gumbel_at_every_scale() -> None:
+    near_ends = np.arange(20_000)
+    word = np.concatenate([near_ends, np.arange(0, 1 << 24, 31), (1 << 24) - 1 - near_ends]).astype(np.int32)
+    word = np.resize(word, -(-word.size // WIDTH) * WIDTH)
+    gumbel, got = numba_math.gumbel, np.empty(word.size)
+
+    @njit
+    def sweep(values, result):
+        for i in range(0, values.size, WIDTH):
+            store(result, i, gumbel(load(values, i)))
+
+    sweep(word, got)
+    wanted = stats.gumbel_r.ppf((word + 0.5) * 2.0**-24)
+    assert (np.abs(got - wanted) <= 3e-8 + 1e-15 * np.abs(wanted)).all()
+
+
 SCORES = np.concatenate([np.linspace(-60, 60, 60_001), [-1e4, -300.0, 300.0, 1e4]]).astype(np.float32)
 
 

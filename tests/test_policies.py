@@ -5,15 +5,18 @@ import string
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import numba_oracle as oracle
 from stau_rl.agents.bandit import (
     POLICIES,
     SCORES,
+    BoltzmannGumbel,
     EpsGreedy,
     GradientBandit,
     Pipe,
@@ -25,7 +28,7 @@ from stau_rl.agents.bandit import (
 from stau_rl.agents.bandit.scores import CentredUcb, Mean, Ucb
 from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import HEADS, Argmax, Escort, Softmax, STau
-from stau_rl.kernels.torch_loop import Draws, State
+from stau_rl.kernels.torch_loop import Draws, State, simulate
 from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.report import final_rows, sentences
 from stau_rl.regret.run import run_regret
@@ -40,6 +43,7 @@ from stau_rl.spec.grammar import SpecError
         (" ucb( 0.5 ) | argmax() ", Pipe(Ucb(0.5), Argmax())),
         ("mean | escort(p=2)", Pipe(Mean(), Escort(2.0))),
         ("eps_greedy", EpsGreedy()),
+        ("boltzmann_gumbel(c=0.25)", BoltzmannGumbel(0.25)),
         ("eps_greedy(eps=1)", EpsGreedy(1.0)),
         ("thompson(sigma=None)", Thompson()),
         ("thompson(prior_mean=-1, prior_sd=2, sigma=0.5)", Thompson(-1.0, 2.0, 0.5)),
@@ -67,9 +71,9 @@ def test_the_default_of_everything_registered_comes_back() -> None:
 def test_shorthands_are_what_they_say() -> None:
     assert parse_policy("ucb1").lowered() == parse_policy("ucb(c=1) | argmax")
     assert parse_policy("greedy").lowered() == parse_policy("mean | argmax")
-    # Only scores of the UCB kind force pulls.
+    # Only scores of the UCB kind force pulls, and noise whose scale is infinite before.
     forcing = [str(policy()) for policy in POLICIES.values() if policy().forces_pulls]
-    assert forcing == ["ucb1"]
+    assert forcing == ["ucb1", "boltzmann_gumbel(c=1)"]
     assert [name for name, score in SCORES.items() if score.forces_pulls] == ["ucb", "centred_ucb"]
 
 
@@ -92,6 +96,7 @@ def test_shorthands_are_what_they_say() -> None:
         ("ucb | softmax(temperature=2)", r"softmax has no argument 'temperature'"),
         ("ucb | softmax(1, beta=2)", r"softmax: argument 'beta' is given twice"),
         ("eps_greedy(eps=1.5)", r"eps_greedy: eps must lie in \[0, 1\], got 1.5"),
+        ("boltzmann_gumbel(c=0)", "boltzmann_gumbel: c must be finite and > 0, got 0"),
         ("eps_greedy(eps=nan)", r"eps_greedy: eps must lie in \[0, 1\], got nan"),
         ("eps_greedy(eps=yes)", r"eps_greedy: eps must be a number, got 'yes'"),
         ("thompson(prior_sd=0)", r"thompson: prior_sd must lie in \[1e-100, 1e100\], got 0.0"),
@@ -189,6 +194,32 @@ def test_posterior_draws_have_their_law(arms: str, policy: Thompson, laws: list[
     assert stats.pearsonr(found[0], found[1]).pvalue > 1e-4
 
 
+def test_boltzmann_gumbel_is_softmax_where_all_arms_have_equal_pulls() -> None:
+    """The largest of x_k + s G_k is arm k with probability softmax(x / s)."""
+    instances, c = 40_000, 0.4
+    table = arm_table(parse_arms("gaussian(means=[0.1, 0.5, -0.2], sigma=0.3)"), 0, 0, instances)
+    sums = torch.tensor([0.4, 2.0, -0.8], dtype=torch.float64)[:, None].expand(3, instances)
+    counts = torch.full((3, instances), 4)
+    state = State(table, torch.float64, counts, sums, sums.sum(0), step=12)
+    arms = BoltzmannGumbel(c).choose(state, Draws(5, torch.arange(instances), 3))
+    share = np.bincount(arms.numpy(), minlength=3) / instances
+    expected = np.exp(np.array([0.1, 0.5, -0.2]) * 2 / c)
+    expected /= expected.sum()
+    assert np.abs((share - expected) / np.sqrt(expected * (1 - expected) / instances)).max() < 4
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "gaussian", "table"])
+def test_boltzmann_gumbel_plays_the_history_of_a_plain_loop(kind: str) -> None:
+    """numpy, with the Gumbel quantile of SciPy; float64 on both sides, so every decision is the same."""
+    table = oracle.ARMS[kind]
+    options = {"seed": 9, "first_instance": 0, "horizon": 40, "checkpoints": np.array([40]), "record": True}
+    got = simulate(BoltzmannGumbel(0.4), table, **options)
+    for j in range(3):
+        arms, rewards, _ = zip(*oracle.scalar_history(oracle.BoltzmannGumbel(), table, 9, j, 40), strict=True)
+        assert got.actions[:, j].tolist() == list(arms)
+        np.testing.assert_allclose(got.rewards[:, j], rewards, rtol=1e-12)
+
+
 positive = st.floats(1e-12, 1e12)
 heads = st.one_of(
     st.builds(Softmax, positive),
@@ -200,6 +231,7 @@ scores = st.one_of(st.just(Mean()), st.builds(Ucb, positive), st.builds(CentredU
 policies = st.one_of(
     st.builds(Pipe, scores, heads),
     st.builds(EpsGreedy, st.floats(0.0, 1.0)),
+    st.builds(BoltzmannGumbel, positive),
     st.builds(Thompson, st.floats(-1e9, 1e9), positive, st.none() | positive),
     st.builds(
         GradientBandit,

@@ -121,19 +121,28 @@ def test_a_point_that_would_make_two_families_one_is_left_out() -> None:
 
 
 def test_rescaled_families_carry_the_scale_of_the_rewards() -> None:
-    base = replace(SETTING, families=("centred_ucb(c=0.5) | softmax(beta={x})", "ucb1", "thompson", "eps_greedy"))
+    base = replace(
+        SETTING,
+        families=("centred_ucb(c=0.5) | softmax(beta={x})", "ucb1", "thompson", "eps_greedy", "boltzmann_gumbel"),
+    )
     scaled = rescale(base, 100.0)
     assert scaled.families == (
         "centred_ucb(c=50) | softmax(beta={x})",
         "ucb(c=100) | argmax",
         "thompson(prior_sd=100)",
         "eps_greedy",
+        "boltzmann_gumbel(c=100)",
     )
     for text in scaled.families[1:]:
         plain = run_regret(base.arms, [dict(zip(scaled.families, base.families, strict=True))[text]], 60, 64, seed=1)
         large = run_regret(scaled.arms, [text], 60, 64, seed=1)
         same = np.isclose(large.regret[0, -1], 100 * plain.regret[0, -1], rtol=1e-6)
         assert same.mean() >= 0.9, text
+    own = replace(base, ranges=(None, None, None, (0.01, 1.0)))
+    assert [own.reach(text) for text in own.families[2:4]] == [(base.low, base.high), (0.01, 1.0)]
+    assert own.identity != base.identity
+    with pytest.raises(ValueError, match="how a family's own range carries the scale"):
+        rescale(own, 100.0)
     found, reasons = try_sweep(replace(base, families=(SOFTMAX, "gradient_bandit")), "scale")
     assert found == []
     assert "how gradient_bandit" in reasons[0]

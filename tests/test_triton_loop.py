@@ -24,22 +24,32 @@ MODES = [
 ]
 POLICIES = (
     *("mean softmax", "ucb s_tau", "centred s_tau", "centred s_tau eps=0", "steep softmax", "escort"),
-    *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson"),
+    *("clamp", "clamp ratio", "reward centred", "reward centred softmax", "wide clamp"),
+    *("softplus_norm", "sigmoid_norm", "ucb1", "greedy", "random", "eps_greedy", "thompson", "boltzmann_gumbel"),
     *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
     *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
     *("plug-in", "plug-in schedule"),
     *("wide softmax", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
     *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),
-    *("thompson far", "thompson prior", "thompson loose prior", "gradient far"),
+    *("thompson far", "thompson prior", "thompson loose prior", "gumbel far", "gradient far"),
     *(
         f"{name} {kind}"
-        for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
+        for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")
         for kind in ("gaussian", "table")
     ),
     *(
         f"{name} lanes"
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
+        for name in (
+            "centred s_tau",
+            "ucb1",
+            "thompson",
+            "boltzmann_gumbel",
+            "negative offset",
+            "ratio schedule",
+            "clamp",
+            "plug-in",
+        )
     ),
 )
 
@@ -69,7 +79,7 @@ def errors(request):
 
 def test_weights_are_accurate_on_all_scores(errors):
     """Within 1e-5 of float64 for scores in [-60, 60], every head, any sharpness up to 100."""
-    assert len(errors["sweep"]) == 23
+    assert len(errors["sweep"]) == 26
     bad = {name: row for name, row in errors["sweep"].items() if not max(row.values()) <= 1e-5}
     assert not bad
 

@@ -199,6 +199,10 @@ WEIGHTED = {
     "centred s_tau eps=0": "centred_ucb | s_tau(tau=20, eps=0)",
     "steep softmax": "centred_ucb | softmax(beta=64)",
     "escort": "ucb | escort(p=2)",
+    "clamp": "reward_centred_ucb | clamp_power(tau=7)",
+    "clamp ratio": "centred_ucb(c=0.3) | clamp_power(tau=4.5, eps=0.1)",
+    "reward centred": "reward_centred_ucb(offset=-2) | s_tau(tau=5)",
+    "reward centred softmax": "reward_centred_ucb | softmax(beta=8)",
     "softplus_norm": "centred_ucb | softplus_norm",
     "sigmoid_norm": "mean | sigmoid_norm",
     "whole ratio": "ucb | s_tau(tau=8)",
@@ -222,6 +226,7 @@ WHOLE = {
     "random": "random",
     "eps_greedy": "eps_greedy(eps=0.3)",
     "thompson": "thompson",
+    "boltzmann_gumbel": "boltzmann_gumbel(c=0.4)",
     "gradient softmax": "gradient_bandit",
     "gradient s_tau": "gradient_bandit(alpha=0.2, baseline=mean_before, head=s_tau(tau=2))",
     "gradient escort": "gradient_bandit(baseline=none, head=escort)",
@@ -235,11 +240,13 @@ WIDE = {
     "wide s_tau": ("centred_ucb(offset=-300) | s_tau(tau=7.3)", FAR),
     "wide s_tau eps=0": ("ucb(offset=-1200) | s_tau(tau=7.3, eps=0)", FAR),
     "wide s_tau schedule": ("centred_ucb | s_tau(tau=1+300*log(t))", CLOSE),
+    "wide clamp": ("reward_centred_ucb(offset=1) | clamp_power(tau=300)", FAR),
     "wide escort": ("centred_ucb | escort(p=3)", FAR),
     "wide softplus_norm": ("ucb(offset=-1200) | softplus_norm", FAR),
     "wide sigmoid_norm": ("ucb(offset=-1200) | sigmoid_norm", FAR),
     "thompson far": ("thompson(prior_mean=1e6, sigma=0.1)", (1e6, 1e6 + 0.5, 1e6)),
     "thompson prior": ("thompson(prior_mean=2, prior_sd=0.5, sigma=0.4)", CLOSE),
+    "gumbel far": ("boltzmann_gumbel(c=0.8)", FAR),
     "thompson loose prior": ("thompson(prior_mean=-3, prior_sd=4, sigma=2)", CLOSE),
     "gradient far": ("gradient_bandit(alpha=0.2)", (1e6, 1e6 + 0.5, 1e6)),
 }
@@ -257,12 +264,21 @@ CASES = {
     },
     **{
         f"agree {name} {kind}": lambda name=name, kind=kind: agree((WEIGHTED | WHOLE)[name], kind)
-        for name in ("centred s_tau", "ucb1", "thompson", "gradient softmax")
+        for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")
         for kind in ("gaussian", "table")
     },
     **{
         f"agree {name} lanes": lambda name=name: agree((WEIGHTED | WHOLE)[name], "bernoulli", 5, 12, 2)
-        for name in ("centred s_tau", "ucb1", "thompson", "negative offset", "ratio schedule", "escort", "plug-in")
+        for name in (
+            "centred s_tau",
+            "ucb1",
+            "thompson",
+            "boltzmann_gumbel",
+            "negative offset",
+            "ratio schedule",
+            "clamp",
+            "plug-in",
+        )
     },
 }
 

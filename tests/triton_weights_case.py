@@ -30,6 +30,7 @@ HEADS = (
     *(f"s_tau(tau={tau}, eps=0)" for tau in TAUS),
     *(f"softmax(beta={beta})" for beta in (1, 5, 20, 64, 100)),
     *(f"escort(p={p})" for p in (0.5, 2, 20, 100)),
+    *(f"clamp_power(tau={tau})" for tau in (0.5, 5, 15)),
     "softplus_norm",
     "sigmoid_norm",
 )

@@ -3,11 +3,12 @@
 A policy is `score | head`, such as `centred_ucb(c=1) | s_tau(tau=5)`, or a name, such as `thompson`.
 """
 
+from stau_rl.agents.bandit.boltzmann_gumbel import BoltzmannGumbel
 from stau_rl.agents.bandit.gradient_bandit import GradientBandit
 from stau_rl.agents.bandit.greedy import EpsGreedy, Greedy
 from stau_rl.agents.bandit.pipe import RENORMALISE, Pipe
 from stau_rl.agents.bandit.policy import Policy
-from stau_rl.agents.bandit.scores import SCORES, CentredUcb, Mean, Score, Ucb
+from stau_rl.agents.bandit.scores import SCORES, CentredUcb, Mean, RewardCentredUcb, Score, Ucb
 from stau_rl.agents.bandit.thompson import Thompson
 from stau_rl.agents.bandit.ucb1 import Ucb1
 from stau_rl.agents.bandit.uniform_random import Random
@@ -15,7 +16,9 @@ from stau_rl.heads import HEADS
 from stau_rl.spec.grammar import Call, SpecError, parse_pipe
 from stau_rl.spec.registry import Registry
 
-POLICIES: Registry[Policy] = Registry("policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, GradientBandit)
+POLICIES: Registry[Policy] = Registry(
+    "policy", Random, Greedy, EpsGreedy, Ucb1, Thompson, BoltzmannGumbel, GradientBandit
+)
 
 
 def parse_policy(text: str) -> Policy:
@@ -59,6 +62,7 @@ def parse_policy(text: str) -> Policy:
 __all__ = [
     "POLICIES",
     "SCORES",
+    "BoltzmannGumbel",
     "CentredUcb",
     "EpsGreedy",
     "GradientBandit",
@@ -67,6 +71,7 @@ __all__ = [
     "Pipe",
     "Policy",
     "Random",
+    "RewardCentredUcb",
     "Score",
     "Thompson",
     "Ucb",

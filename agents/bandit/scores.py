@@ -109,4 +109,23 @@ class CentredUcb(Ucb):
         return scores - (scores.mean(0, keepdim=True) - self.offset)
 
 
-SCORES: Registry[Score] = Registry("score", Mean, Ucb, CentredUcb)
+@dataclass(frozen=True, slots=True)
+class RewardCentredUcb(Ucb):
+    """Upper confidence bound minus the mean of all rewards so far, whichever arms they came from.
+
+    That mean is at most the largest of the arms' means, so that a row's largest score is never negative.
+
+    Attributes:
+        c: width of the bonus, >= 0; it carries the scale of the rewards.
+        offset: a constant added to every score after centring.
+    """
+
+    name: ClassVar[str] = "reward_centred_ucb"
+    formula: ClassVar[str] = "ucb_k - (sum of all rewards) / N + offset"
+
+    def values(self, state: "State", dtype: torch.dtype) -> Tensor:
+        """Scores [arms, instances] in `dtype`."""
+        return self._bounds(state, dtype) - ((state.total / state.step).to(dtype) - self.offset)
+
+
+SCORES: Registry[Score] = Registry("score", Mean, Ucb, CentredUcb, RewardCentredUcb)

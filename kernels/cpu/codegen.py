@@ -121,7 +121,9 @@ from numba import njit
 from stau_rl.kernels.cpu.beta import beta_draw, stream
 from stau_rl.kernels.cpu.heads import DEVICE_HEADS
 from stau_rl.kernels.cpu.lanes import *
-from stau_rl.kernels.cpu.math import exp2_nonpositive, normal_quantile, normal_quantile64, power_switches, whole_power
+from stau_rl.kernels.cpu.math import (
+    exp2_nonpositive, gumbel, normal_quantile, normal_quantile64, power_switches, whole_power,
+)
 from stau_rl.kernels.cpu.philox import philox
 from stau_rl.kernels.cpu.tally import optimal_plays, pseudo_regret
 

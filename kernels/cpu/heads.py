@@ -12,6 +12,7 @@ from typing import Any
 
 from stau_rl.kernels.contract import EngineError
 from stau_rl.kernels.cpu.heads_wide import (
+    clamp_power_wide,
     escort_wide,
     s_tau_tail_wide,
     s_tau_wide,
@@ -99,6 +100,18 @@ def s_tau_tail_slope(score, tau, log2_eps):
 
 
 @device
+def clamp_power_base(score, _, eps):
+    """max(s, eps)."""
+    return select(score > eps, score, eps)
+
+
+@device
+def clamp_power_log2(score, tau, eps):
+    """log2 max(s, eps)^tau."""
+    return log2_positive(clamp_power_base(score, tau, eps)) * tau
+
+
+@device
 def escort_base(score, _, __):
     """|s|."""
     return select(score < 0.0, -score, score)
@@ -145,6 +158,7 @@ DEVICE_HEADS: dict[str, DeviceHead] = {
     "softmax": DeviceHead(softmax_log2, 1, softmax_slope, wide=softmax_wide),
     "s_tau": DeviceHead(s_tau_log2, 2, s_tau_slope, s_tau_base, s_tau_wide),
     "s_tau_tail": DeviceHead(s_tau_tail_log2, 2, s_tau_tail_slope, wide=s_tau_tail_wide),
+    "clamp_power": DeviceHead(clamp_power_log2, 2, None, clamp_power_base, clamp_power_wide),
     "escort": DeviceHead(escort_log2, 1, escort_slope, escort_base, escort_wide),
     "softplus_norm": DeviceHead(softplus_norm_log2, 0, softplus_norm_slope, wide=softplus_norm_wide),
     "sigmoid_norm": DeviceHead(sigmoid_norm_log2, 0, sigmoid_norm_slope, wide=sigmoid_norm_wide),
@@ -180,6 +194,10 @@ def bind_head(head: Any, horizon: int) -> BoundHead:
         known = ", ".join(sorted({*DEVICE_HEADS, "argmax"} - {"s_tau_tail"}))
         raise EngineError(f"the numba engine has no head {name!r} (it has {known}); engine='torch' runs every head")
     parameters = Parameters.of(head)
+    if name == "clamp_power" and parameters.extent(1, horizon)[0] < TINY_EPS:
+        raise EngineError(
+            f"the numba engine takes eps of clamp_power from {TINY_EPS:g}, got eps={head.eps}; engine='torch' runs it"
+        )
     if name == "s_tau" and parameters.extent(1, horizon)[0] < TINY_EPS:
         if parameters.schedules[1] is not None:
             raise EngineError(

@@ -44,6 +44,12 @@ def s_tau_tail_wide(score, tau, log2_eps):
 
 
 @device
+def clamp_power_wide(score, tau, eps):
+    """log2 max(s, eps)^tau."""
+    return log64(select(score > eps, score, eps)) * (tau * LOG2_E)
+
+
+@device
 def escort_wide(score, p, _):
     """log2 |s|^p; a zero score is never drawn unless the whole row is zero."""
     size = select(score < 0.0, -score, score)

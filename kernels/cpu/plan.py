@@ -17,7 +17,7 @@ UNROLL_ARMS = 20
 CACHE_BYTES = 28 * 1024
 # Constant exponents that are multiplied out instead of taken through a logarithm.
 WHOLE_POWERS = range(1, 16)
-SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED"}
+SCORES = {"mean": "MEAN", "ucb": "UCB", "centred_ucb": "CENTRED", "reward_centred_ucb": "PAST"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         if policy.head.name == "argmax":
             # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
-            flags |= {"DOUBLE", "UCB" if kind == "CENTRED" else kind}
+            flags |= {"DOUBLE", "UCB" if kind in ("CENTRED", "PAST") else kind}
         else:
             bound = _bound(policy.head, horizon)
             if why and (bound.device is None or bound.device.wide is None):
@@ -84,13 +84,16 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         choose, bound = "choose_best", BoundHead(None, Parameters(float(policy.eps) * 2.0**24))
         flags |= {"DOUBLE", "MEAN", "HAS_MEAN", "EXPLORES"}
     elif policy.name == "thompson":
-        choose, cost = "choose_posterior_draw", 6.0
+        choose, cost = "choose_noisy", 6.0
         if arms.binary:
             flags |= {"BETA"}
         else:
             mean, root = float(policy.prior_mean), float(policy.prior_sd)
             prior_precision, noise = root**-2, noise_precision(policy.sigma, arms)
             flags |= {"POSTERIOR", "HAS_MEAN", "HAS_ROOT"}
+    elif policy.name == "boltzmann_gumbel":
+        choose, cost, bound = "choose_noisy", 6.0, BoundHead(None, Parameters(float(policy.c)))
+        flags |= {"DOUBLE", "HAS_MEAN", "HAS_ROOT", "FORCED", "GUMBEL"}
     elif policy.name == "gradient_bandit":
         if why:
             raise Float32Error(why)
@@ -103,7 +106,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             raise _unsupported("baseline", policy.baseline, baselines)
         flags |= {"PREFERENCES", baselines[policy.baseline]}
     else:
-        known = ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit")
+        known = ("pipe", "random", "eps_greedy", "thompson", "boltzmann_gumbel", "gradient_bandit")
         raise _unsupported("policy", policy.name, known)
     if any(bound.parameters.schedules):
         flags |= {"SCHEDULED"}

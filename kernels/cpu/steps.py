@@ -16,10 +16,12 @@ the action and the reward uniform, `p` and `q` the parameters of the head or pol
 """
 
 # The upper-case names and the buffers are those of the generated module.
-# ruff: noqa: B018, F821, F841, PLR1711, RET501, RET504, RUF059, RUF100
+# ruff: noqa: B018, F821, F841, PLR1711, RET501, RET504, RUF059, RUF100, SIM108
 
 
-def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weight, bonus, offset, p, q, whole):
+def choose_by_weight(
+    v, t, chance, mean, root, preference, reward_sum, score, level, edge, weight, bonus, offset, p, q, whole
+):
     """Score | head: arm = first k with cdf_k > u * total."""
     if CENTRED:
         centre = splat(0.0, REAL)
@@ -29,10 +31,21 @@ def choose_by_weight(v, chance, mean, root, preference, score, level, edge, weig
         centre = centre * INVERSE_ARMS
         if OFFSET:
             centre = centre - offset
+    if PAST:
+        # Of all rewards, whichever arms they came from.
+        average = load(reward_sum, v) / max(t, 1)
+        if WIDE:
+            centre = average
+        else:
+            centre = to_f32(average)
+        if OFFSET:
+            centre = centre - offset
     peak = splat(LOWEST, REAL)
     for k in ARMS:
         if CENTRED:
             value = score[k] - centre
+        if PAST:
+            value = fused(root[k], bonus, mean[k]) - centre
         if UCB:
             value = fused(root[k], bonus, mean[k])
             if OFFSET:
@@ -101,8 +114,8 @@ def choose_uniform(chance):
     return arm
 
 
-def choose_posterior_draw(v, mean, root, count, gain, instance, step, key_low, key_high):
-    """Thompson sampling: the largest draw from the arms' posteriors; the first of equals."""
+def choose_noisy(v, mean, root, count, gain, p, instance, step, key_low, key_high):
+    """The largest of a draw per arm, the first of equals: from its posterior (Thompson), or its mean after noise."""
     arm, best = splat(0, I32), splat(LOWEST, F64)
     # A draw is long enough: unrolling it would only cost compile time.
     for k in range(K):
@@ -112,7 +125,10 @@ def choose_posterior_draw(v, mean, root, count, gain, instance, step, key_low, k
             draw = beta_draw(gains + 1.0, losses + 1.0, instance, step, k, key_low, key_high)
         else:
             word, _, _, _ = philox(instance, step, stream(k, 0), key_low, key_high)
-            draw = fused(root[k], to_f64(normal_quantile(word)), mean[k])
+            if GUMBEL:
+                draw = fused(root[k] * p, gumbel(word), mean[k])
+            else:
+                draw = fused(root[k], to_f64(normal_quantile(word)), mean[k])
         arm = select(draw > best, splat(k, I32), arm)
         best = select(draw > best, draw, best)
     return arm
@@ -262,6 +278,8 @@ def update(
                 mean[k] = select(arm == k, new_mean, mean[k])
             if HAS_ROOT:
                 root[k] = select(arm == k, new_root, root[k])
+    if PAST:
+        store(reward_sum, v, load(reward_sum, v) + to_f64(reward))
     if PREFERENCES:
         before = load(reward_sum, v)
         after = before + to_f64(reward)

@@ -145,6 +145,17 @@ def bind_escort(found: Parameters, scores: Scores, horizon: int) -> BoundHead:
     return BoundHead("escort_ratio", "ratio", 1.0, found, whole=whole, slope="escort_slope")
 
 
+def bind_clamp_power(found: Parameters, scores: Scores, horizon: int) -> BoundHead:
+    """Powers of clamped scores; eps may be as small as it likes, so the row's maximum is always divided by."""
+    if found.extent(1, horizon)[0] < _TINY:
+        raise EngineError(
+            f"the triton engine takes eps of clamp_power from {_TINY:g}, got {found.extent(1, horizon)[0]:g}; "
+            "engine='torch' runs it"
+        )
+    whole = int(found.p) if found.p in WHOLE_POWERS and not any(found.schedules) else 0
+    return BoundHead("clamp_power_ratio", "ratio", 1.0, found, whole=whole)
+
+
 def bind_sigmoid_norm(found: Parameters, scores: Scores, horizon: int) -> BoundHead:
     """Sigmoid normalisation."""
     fits = scores.centred and scores.largest * LOG2_E < 0.5 * _EXPONENTS
@@ -154,6 +165,7 @@ def bind_sigmoid_norm(found: Parameters, scores: Scores, horizon: int) -> BoundH
 BINDERS: dict[str, Callable[[Parameters, Scores, int], BoundHead]] = {
     "softmax": bind_softmax,
     "s_tau": bind_s_tau,
+    "clamp_power": bind_clamp_power,
     "escort": bind_escort,
     "softplus_norm": bind_softplus_norm,
     "sigmoid_norm": bind_sigmoid_norm,

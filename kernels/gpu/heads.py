@@ -136,6 +136,12 @@ def escort_ratio(s, top, p, q, V: tl.constexpr):
 
 
 @triton.jit
+def clamp_power_ratio(s, top, p, q, V: tl.constexpr):
+    """max(s, eps); q = eps."""
+    return tl.maximum(s, q)
+
+
+@triton.jit
 def sigmoid_log2(y, centre, p, q, V: tl.constexpr):
     """log2 sigmoid = -softplus2(-y), in the unit log2(e)."""
     return -softplus2(centre - y)
@@ -202,6 +208,12 @@ def escort_wide(y, centre, p, q, V: tl.constexpr):
     """log2 |s|^p; a zero score is never drawn unless the whole row is zero."""
     size = tl.abs(y - centre)
     return tl.where(size > 1e-300, tl.log(tl.maximum(size, 1e-300)) * p * _LOG2_E, -1e300)
+
+
+@triton.jit
+def clamp_power_wide(y, centre, p, q, V: tl.constexpr):
+    """log2 max(s, eps)^tau; p = tau, q = eps."""
+    return tl.log(tl.maximum(y - centre, tl.zeros_like(y) + q)) * p * _LOG2_E
 
 
 @triton.jit

@@ -96,7 +96,7 @@ def play_kernel(
 
     Args:
         p_count, p_gain: pulls, int32, and reward sums, int32 (Bernoulli) or float64, [K, instances].
-        p_preference: preferences, float32 [K, instances]; p_total: sum of rewards, float64 [instances].
+        p_preference: preferences, float32 [K, instances]; p_total: sum of all rewards, float64 [instances].
         p_arm: what a reward needs of an arm, at k arm_stride + i arm_step; p_gap: gaps, float64, likewise.
         p_width: a number per step, from step `table_start`, or a posterior's p, q and offset.
         p_schedule: p and q of each step, float32 [steps, 2].
@@ -138,7 +138,7 @@ def play_kernel(
         hidden, zero, o_arm, o_clamped, p_count, p_gain, p_preference, instances, numbers, REFRESH, V
     )
     total = tl.zeros([BLOCK, LANES], tl.float64)
-    if V.choose == "preference":
+    if V.choose == "preference" or V.past:
         total += tl.load(p_total + o_clamped)
 
     stride = instances.to(tl.int64)
@@ -220,5 +220,5 @@ def play_kernel(
 
     hidden = tl.load(p_checkpoint + row) * 0
     store_state(hidden, zero, o_arm, o_clamped, m_instance, tally, gain, a, p_count, p_gain, p_preference, instances, V)
-    if V.choose == "preference":
+    if V.choose == "preference" or V.past:
         tl.store(p_total + o_instance, total, mask=m_instance & (o_arm == 0))

@@ -142,7 +142,8 @@ class Run:
         self.gain = torch.zeros(k, n, dtype=torch.int32 if bernoulli else torch.float64, device=device)
         gradient = plan.variant.choose == "preference"
         self.preference = torch.full((k, n if gradient else 1), plan.preference, dtype=torch.float32, device=device)
-        self.total = torch.zeros(n if gradient else 1, dtype=torch.float64, device=device)
+        summed = gradient or plan.variant.past
+        self.total = torch.zeros(n if summed else 1, dtype=torch.float64, device=device)
         self.checkpoint = torch.as_tensor(np.append(self.steps, _NEVER).astype(np.int32), device=device)
         self.regret = torch.empty(len(self.steps), n, dtype=torch.float64, device=device)
         self.optimal = torch.empty(len(self.steps), n, dtype=torch.int8, device=device)

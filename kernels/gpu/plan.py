@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
-from stau_rl.kernels.float32 import EXTREME, Float32Error, misfit, require_float32, score_range
+from stau_rl.kernels.float32 import CENTRED, EXTREME, Float32Error, misfit, require_float32, score_range
 from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
 from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
 from stau_rl.kernels.philox import MAX_ARMS
@@ -18,7 +18,7 @@ MAX_HORIZON = (1 << 31) - 1
 # 8 / 16 / 32 arms per thread: 610 / 958 / 1118 for K = 32, 474 / 749 / 932 for K = 48, 536 / 663 / 871 for K = 128 (by
 # now 1271 for K = 32 and 929 for K = 128 at 32; the order is what counts).
 MAX_SLOTS = 32
-SCORES = ("mean", "ucb", "centred_ucb")
+SCORES = ("mean", "ucb", "centred_ucb", "reward_centred_ucb")
 # What the number per step is, by the baseline of a gradient bandit.
 BASELINES = {"none": "none", "mean_including": "past", "mean_before": "before"}
 
@@ -108,11 +108,15 @@ def _plan(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         prior, noise = policy.prior_sd**-2, noise_precision(policy.sigma, arms)
         variant = replace(variant, choose="posterior", cached=True, double=True, floor=0)
         return Plan(variant, "posterior", posterior=(prior, noise, policy.prior_mean * prior))
+    if policy.name == "boltzmann_gumbel":
+        variant = replace(variant, choose="gumbel", cached=True, double=True, forced=True)
+        return Plan(variant, "exact", p=float(policy.c))
     if policy.name == "gradient_bandit":
         if why := misfit(policy, arms, horizon):
             raise Float32Error(why)
         return _gradient(variant, policy, horizon)
-    raise _unsupported("policy", policy.name, ("pipe", "random", "eps_greedy", "thompson", "gradient_bandit"))
+    known = ("pipe", "random", "eps_greedy", "thompson", "boltzmann_gumbel", "gradient_bandit")
+    raise _unsupported("policy", policy.name, known)
 
 
 def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
@@ -129,8 +133,10 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
     low, high = score_range(arms, score, c, horizon)
     offset = float(getattr(policy.score, "offset", 0.0))
     why = misfit(policy, arms, horizon)
-    head = bind_head(policy.head, Scores(low, high, score == "centred_ucb", offset), horizon, why)
-    centred = score == "centred_ucb" and head.shifts
+    head = bind_head(policy.head, Scores(low, high, score in CENTRED, offset), horizon, why)
+    centred = score in CENTRED and head.shifts
+    if centred and score == "reward_centred_ucb":
+        variant = replace(variant, past=True)
     if why:
         moved = head.shifts and offset != 0.0
         if moved and abs(offset) > EXTREME:

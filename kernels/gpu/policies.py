@@ -111,14 +111,21 @@ def _words(index, stream, draw):
 
 
 @triton.jit
-def choose_posterior(t, draw, a, b, o_arm, V: tl.constexpr):
-    """The arm whose draw centre + deviation Phi^-1(u) is largest, in float64; one Philox call per arm."""
+def choose_noisy(t, draw, a, b, scale, o_arm, V: tl.constexpr):
+    """The arm of the largest draw, in float64; one Philox call per arm.
+
+    A draw is centre + deviation Phi^-1(u), or mean - scale ln(-ln u) / sqrt(n).
+    """
     SLOTS: tl.constexpr = V.slots
     best = tl.zeros_like(a[0])
     first = tl.zeros_like(o_arm) + o_arm
     for j in tl.static_range(SLOTS):
         w0, _, _, _ = _words(t, (o_arm + (16 + j)).to(tl.uint32), draw)
-        value = only_arms(a[j] + normal_quantile(w0).to(tl.float64) * b[j], j, o_arm, float("-inf"), V)
+        if V.choose == "gumbel":
+            noise = -tl.log(-tl.log(open_uniform64(w0))) * scale
+        else:
+            noise = normal_quantile(w0).to(tl.float64)
+        value = only_arms(a[j] + noise * b[j], j, o_arm, float("-inf"), V)
         if j == 0:
             best = value
         else:

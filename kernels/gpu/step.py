@@ -40,7 +40,7 @@ import triton
 import triton.language as tl
 
 from stau_rl.kernels.gpu.math import below
-from stau_rl.kernels.gpu.policies import choose_best, choose_beta, choose_posterior, explore_or_best
+from stau_rl.kernels.gpu.policies import choose_best, choose_beta, choose_noisy, explore_or_best
 from stau_rl.kernels.gpu.state import all_counts, pulls_of, replace, replace_three, select, successes_of
 from stau_rl.kernels.gpu.weights import choose_by_preference, choose_by_weight
 
@@ -122,15 +122,20 @@ def play(
         for j in tl.static_range(SLOTS):
             picks = picks + ((o_arm * 0 + j).to(tl.uint32),)
     if V.choose == "weight":
-        arm, picked = choose_by_weight(action, width, a, b, picks, o_arm, p, q, offset, SCORE, HEAD, V)
+        grand = total
+        if V.past:
+            grand = total / tl.maximum(t, 1).to(tl.float64) * unit
+        arm, picked = choose_by_weight(
+            action, width, a, b, picks, o_arm, p, q, offset, grand.to(a[0].dtype), SCORE, HEAD, V
+        )
     elif V.choose == "best":
         arm = choose_best(action, width, a, b, o_arm, SCORE, V)
     elif V.choose == "uniform":
         arm = below(action, tl.full([], V.arms, tl.uint32))
     elif V.choose == "explore":
         arm = explore_or_best(t, action, draw, a, b, p, o_arm, SCORE, V)
-    elif V.choose == "posterior":
-        arm = choose_posterior(t, draw, a, b, o_arm, V)
+    elif V.choose == "posterior" or V.choose == "gumbel":
+        arm = choose_noisy(t, draw, a, b, p, o_arm, V)
     elif V.choose == "beta":
         counts, gains = all_counts(tally, gain, p_count, p_gain, stride, V)
         arm = choose_beta(t, draw, counts, gains, o_arm, V)
@@ -159,6 +164,8 @@ def play(
         s = select(gain, local, SLOTS) + reward
         gain = replace(gain, local, s, SLOTS)
 
+    if V.past:
+        total += reward.to(tl.float64)
     if V.choose == "preference":
         a, total = _learn(a, shares, local, reward, width, total, p, q, step_size, SLOPE, V)
     elif V.cached:

@@ -22,6 +22,7 @@ class Variant:
         double: they are float64.
         floor: least count that they are computed for.
         centred: the mean score over the arms is taken off.
+        past: what is taken off is the mean of all rewards so far instead.
         moved: a constant is added to centred scores, or to float64 ones.
         form: what the head's device function returns; see `gpu.heads`.
         whole: a whole exponent that is multiplied out, or 0.
@@ -42,13 +43,14 @@ class Variant:
     slots: int = 1
     lanes: int = 1
     block: int = 1
-    choose: Literal["weight", "best", "uniform", "explore", "posterior", "beta", "preference"] = "uniform"
+    choose: Literal["weight", "best", "uniform", "explore", "posterior", "gumbel", "beta", "preference"] = "uniform"
     forced: bool = False
     cached: bool = False
     double: bool = False
     floor: int = 1
     centred: bool = False
     moved: bool = False
+    past: bool = False
     form: Literal["direct", "log2", "scaled", "power", "ratio"] = "direct"
     whole: int = 0
     reaches_zero: bool = False

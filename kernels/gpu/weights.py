@@ -134,15 +134,17 @@ def head_weights(y, centre, o_arm, p, q, HEAD: tl.constexpr, V: tl.constexpr):
 
 @triton.jit
 def choose_by_weight(
-    word, width, a, b, picks, o_arm, p, q, offset, SCORE: tl.constexpr, HEAD: tl.constexpr, V: tl.constexpr
+    word, width, a, b, picks, o_arm, p, q, offset, grand, SCORE: tl.constexpr, HEAD: tl.constexpr, V: tl.constexpr
 ):
-    """Score, centre, head, inverse CDF: the arm and its pick."""
+    """Score, centre, head, inverse CDF: the arm and its pick; `grand` is the mean of all rewards, in the unit of y."""
     SLOTS: tl.constexpr = V.slots
     y = ()
     for j in tl.static_range(SLOTS):
         y = y + (SCORE(a[j], b[j], width),)
     centre = tl.zeros_like(y[0])
-    if V.centred:
+    if V.past:
+        centre += grand
+    elif V.centred:
         centre = y[0]
         for j in tl.static_range(1, SLOTS):
             centre = centre + y[j]

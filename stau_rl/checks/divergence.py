@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from stau_rl.agents.bandit import EpsGreedy, GradientBandit, Pipe, Policy, Thompson
+from stau_rl.agents.bandit import BoltzmannGumbel, EpsGreedy, GradientBandit, Pipe, Policy, Thompson
 from stau_rl.heads import Argmax
 from stau_rl.kernels.contract import ArmTable, Block
 from stau_rl.kernels.torch_loop import Draws, State
@@ -39,7 +39,9 @@ class Divergence:
 def takes_largest(policy: Policy) -> bool:
     """The policy pulls the arm of the largest of some numbers, rather than drawing it from weights."""
     policy = policy.lowered()
-    return isinstance(policy, (EpsGreedy, Thompson)) or (isinstance(policy, Pipe) and isinstance(policy.head, Argmax))
+    return isinstance(policy, (EpsGreedy, Thompson, BoltzmannGumbel)) or (
+        isinstance(policy, Pipe) and isinstance(policy.head, Argmax)
+    )
 
 
 def history(block: Block) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -128,6 +130,8 @@ def _distances(policy: Policy, state: State, draws: Draws, one: Tensor, other: T
 def _score_distances(policy: Policy, state: State, draws: Draws, one: Tensor, other: Tensor) -> Tensor:
     if isinstance(policy, Thompson):
         scores = policy.posterior_draws(state, draws)
+    elif isinstance(policy, BoltzmannGumbel):
+        scores = policy.perturbed_means(state, draws)
     elif isinstance(policy, Pipe):
         scores = policy.score.differences(state, torch.float64)
     else:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from stau_rl.agents.bandit import Pipe, Policy
-from stau_rl.agents.bandit.scores import CentredUcb, Mean, Score, Ucb
+from stau_rl.agents.bandit.scores import CentredUcb, Mean, RewardCentredUcb, Score, Ucb
 from stau_rl.heads import Argmax
 from stau_rl.kernels.contract import ArmTable, Block
 from stau_rl.kernels.philox import ACTION_REWARD, closed_uniform, words
@@ -118,8 +118,10 @@ def _scores(score: Score, counts: Tensor, sums: Tensor, steps: Tensor) -> Tensor
     if isinstance(score, Mean):
         return means
     if not isinstance(score, Ucb):
-        raise ValueError(f"scores {score} cannot be replayed; known: mean, ucb, centred_ucb")
+        raise ValueError(f"scores {score} cannot be replayed; known: mean, ucb, centred_ucb, reward_centred_ucb")
     values = means + score.c * (2.0 * steps.double().clamp(min=1.0).log() / counts.clamp(min=1)).sqrt()
     if isinstance(score, CentredUcb):
         values = values - values.mean(0)
+    if isinstance(score, RewardCentredUcb):
+        values = values - sums.sum(0) / steps.clamp(min=1)
     return values + score.offset

@@ -67,6 +67,7 @@ def commands() -> dict[str, Any]:
     from stau_rl.cli.heads import Calibrate, Heads
     from stau_rl.cli.plateau import Plateau
     from stau_rl.cli.probe import Probe
+    from stau_rl.cli.problems import Problems
     from stau_rl.cli.regret import Regret
     from stau_rl.cli.rl_study import RLStudy
     from stau_rl.cli.speed import Speed
@@ -75,6 +76,7 @@ def commands() -> dict[str, Any]:
 
     return {
         "regret": Regret,
+        "problems": Problems,
         "study": Study,
         "heads": Heads,
         "calibrate": Calibrate,

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stau_rl.cli.options import Count, OptionalPath, OptionalText, Paths, Texts
+from stau_rl.cli.options import OptionalCount, OptionalPath, OptionalText, Paths, Texts
 
 if TYPE_CHECKING:
     from stau_rl.envs.arms import Arms
@@ -45,16 +45,19 @@ class Regret:
     """With --rewards: the column that names the arm."""
     reward: OptionalText = None
     """With --rewards: the column that holds the reward."""
+    problem: OptionalText = None
+    """A published experiment by name, see stau-rl problems: its arms, policies, steps and runs, unless others are
+    given."""
     policy: Texts = ()
     """A policy, "score | head" (score: mean, ucb or centred_ucb; head: see stau-rl heads) or a name such as ucb1 or
     thompson; repeat it. Default: the headline's nine policies.
     A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
     plugin: Paths = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
-    horizon: Count = 10_000
-    """Steps per instance."""
-    instances: Count = 1_000
-    """Independent replicates."""
+    horizon: OptionalCount = None
+    """Steps per instance. Default: 10 000, or those of the problem."""
+    instances: OptionalCount = None
+    """Independent replicates. Default: 1 000, or those of the problem."""
     seed: int = 0
     """Seed of every random draw, in [0, 2^64)."""
     baseline: OptionalText = None
@@ -80,12 +83,17 @@ class Regret:
         with uncollected():
             from stau_rl.machine.ranks import current_ranks
             from stau_rl.plugin.load import load_plugins
+            from stau_rl.regret.problems import problem
             from stau_rl.regret.report import render
+            from stau_rl.regret.rivals import best_against_best, told
             from stau_rl.regret.run import run_regret
             from stau_rl.terminal.console import wide_console
             from stau_rl.terminal.progress import nothing_yet, progress_bar
 
-        policies = list(self.policy or HEADLINE_POLICIES)
+        published = None if self.problem is None else problem(self.problem)
+        policies = list(self.policy or (published.policies if published else HEADLINE_POLICIES))
+        horizon = self.horizon or (published.horizon if published else 10_000)
+        instances = self.instances or (published.instances if published else 1_000)
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
         ranks = current_ranks()
@@ -95,7 +103,7 @@ class Regret:
         default = Path("runs") / time.strftime(f"regret-%Y%m%d-%H%M%S-{os.getpid()}")
         out = self.out or ranks.by_first(lambda: default)
         found: list[str | Arms] = []
-        ranks.together(lambda: found.append(self._arms()))
+        ranks.together(lambda: found.append(self._arms(published.arms if published else "bernoulli(k=10)")))
         arms = found[0]
         console = wide_console()
         try:
@@ -103,8 +111,8 @@ class Regret:
                 result = run_regret(
                     arms,
                     policies,
-                    self.horizon,
-                    self.instances,
+                    horizon,
+                    instances,
                     self.seed,
                     baseline=self.baseline,
                     engine=self.engine,
@@ -126,6 +134,12 @@ class Regret:
             means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
             console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
         console.print(render(result))
+        if published and published.rivals and not self.policy:
+            lines = [
+                f"{published.title} Source: {published.source}.",
+                *told(best_against_best(result, published.rivals)),
+            ]
+            console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
         took, timing = sum(phases.seconds().values()), result.timing
         last = [f"Engine: {engines_used(spec)}. Took {took:.1f} s. Table, figure and data: {out}"]
         if "phases" in timing:
@@ -136,13 +150,13 @@ class Regret:
             last.append(f"{spec['engine_note'][0].upper()}{spec['engine_note'][1:]}.")
         console.print("\n".join(last), highlight=False, markup=False, soft_wrap=True)
 
-    def _arms(self) -> "str | Arms":
+    def _arms(self, usual: str) -> "str | Arms":
         from stau_rl.envs.arms import EmpiricalArms
 
         if self.rewards is None:
             if self.arm is not None or self.reward is not None:
                 raise ValueError("--arm and --reward name columns of a file; give the file with --rewards FILE")
-            return self.arms or "bernoulli(k=10)"
+            return self.arms or usual
         if self.arms is not None:
             raise ValueError("--rewards brings its own arms and does not go with --arms")
         if self.arm is None or self.reward is None:

@@ -8,6 +8,7 @@ True
 
 from stau_rl.heads.argmax import Argmax
 from stau_rl.heads.base import Head
+from stau_rl.heads.clamp_power import ClampPower
 from stau_rl.heads.entmax import Entmax
 from stau_rl.heads.entmax15 import Entmax15
 from stau_rl.heads.escort import Escort
@@ -31,7 +32,20 @@ from stau_rl.spec.grammar import SpecError
 from stau_rl.spec.registry import Registry
 
 for _head in (
-    *(Softmax, STau, Escort, SoftplusNorm, SigmoidNorm, ReluNorm, Argmax, Sparsemax, Entmax15, Entmax, SSMax),
+    *(
+        Softmax,
+        STau,
+        ClampPower,
+        Escort,
+        SoftplusNorm,
+        SigmoidNorm,
+        ReluNorm,
+        Argmax,
+        Sparsemax,
+        Entmax15,
+        Entmax,
+        SSMax,
+    ),
     *(SoftmaxOffByOne, LearnedSink, Softpick, PowerNorm, Reweight, Lssar, Rela, Sigmoid),
 ):
     HEADS.register(_head)
@@ -62,6 +76,7 @@ def parse_head(text: str) -> Head:
 __all__ = [
     "HEADS",
     "Argmax",
+    "ClampPower",
     "Entmax",
     "Entmax15",
     "Escort",

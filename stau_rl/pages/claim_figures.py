@@ -22,7 +22,7 @@ from stau_rl.study.plot import curve_panel, family_looks
 
 # What is compared is no head, so none has the colour of softmax or of s^tau.
 KINDS = {
-    "raw": ("as stated", "grey", "o"),
+    "raw": ("unequal sharpness", "grey", "o"),
     "slope": ("equally steep at 0", "green", "s"),
     "entropy": ("equal entropy", "pink", "^"),
     "tuned": ("each at its best", "orange", "D"),

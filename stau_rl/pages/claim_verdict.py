@@ -1,94 +1,78 @@
-"""The three sentences that conclude docs/claim.md, written from the numbers: other numbers, other sentences."""
+"""The three sentences at the top of docs/claim.md, written from the rows: other numbers, other sentences."""
 
 from typing import Any
 
 import numpy as np
 
 from stau_rl.pages.claim_data import ClaimData
+from stau_rl.pages.claim_effect import counts, counts_text, views
+from stau_rl.pages.claim_settings import ARMS
 
 CLAIMED = 35.0
-# A family-wise error rate.
-ALPHA = 0.05
 
 
 def verdict(data: ClaimData) -> list[str]:
-    """Three sentences: the claim as stated, at matched sharpness, and with each head at its own best."""
-    raw, slope, entropy, tuned = (data.main(kind) for kind in ("raw", "slope", "entropy", "tuned"))
-    return [_as_stated(raw), _matched(raw, slope, entropy), _tuned(tuned, data)]
+    """Three sentences: at parameters of unequal sharpness, at equal sharpness, and with each head at its own best."""
+    return [unequal(data.main("raw")), matched(data), tuned(data)]
 
 
-def _as_stated(raw: list[dict[Any, Any]]) -> str:
-    less = wins(raw, -1)
+def unequal(raw: list[dict[Any, Any]]) -> str:
+    """Two parameters that look alike and are not equally sharp."""
     claimed = sum(row["percent"] <= -CLAIMED for row in raw)
     opening = (
-        "As stated, s_tau(tau=5) against softmax(beta=1), the claim reproduces"
-        if claimed > 0 and less == len(raw)
-        else "As stated, s_tau(tau=5) against softmax(beta=1), the claim reproduces in part"
-        if less
-        else "As stated, s_tau(tau=5) against softmax(beta=1), the claim does not reproduce"
+        "Unequal sharpness makes such a gap" if claimed else f"Unequal sharpness makes no gap of {CLAIMED:g} % here"
     )
     return (
-        f"{opening}: s^tau has measurably less regret in {less} of {len(raw)} settings, the difference runs "
-        f"{span(raw)}, and it is {CLAIMED:g} % less or better in {claimed} of them."
+        f"{opening}: s_tau(tau=5) differs from softmax(beta=1), which is softer, {span(raw)}, and has {CLAIMED:g} % "
+        f"less regret or better in {claimed} of {len(raw)} settings."
     )
 
 
-def _matched(raw: list[dict[Any, Any]], slope: list[dict[Any, Any]], entropy: list[dict[Any, Any]]) -> str:
-    typical_raw, steep, sharp = (float(np.median([row["percent"] for row in rows])) for rows in (raw, slope, entropy))
-    # The two matches answer differently; what remains is judged by the one that leaves s^tau more.
-    if typical_raw < 0 and min(steep, sharp) > 0.5 * typical_raw:
-        meaning = "the raw gain is mostly that of a sharper temperature"
-    elif typical_raw < 0:
-        meaning = "most of the raw gain remains"
-    else:
-        meaning = "there was no raw gain to explain"
+def sharpness_explains(data: ClaimData) -> bool | None:
+    """Whether most of the raw gap is gone at equal entropy, by medians of the main settings; None without a gap."""
+    raw, entropy = (float(np.median([row["percent"] for row in data.main(kind)])) for kind in ("raw", "entropy"))
+    return entropy > 0.5 * raw if raw < 0 else None
+
+
+def matched(data: ClaimData) -> str:
+    """At equal entropy on the scores seen, Gaussian arms first."""
+    openings = {
+        True: "At equal sharpness most of it is gone",
+        False: "At equal sharpness most of it remains",
+        None: "There is no gap that sharpness could explain",
+    }
+    rows, every = data.main("entropy"), data.pairs(kind="entropy")
+    by_arms = {name: [row for row in rows if row["arms"] == arms] for name, arms in ARMS.items()}
+    # Gaussian scores lie far from 0, where equal slopes mean little; there entropy is the match that counts.
+    parts = " and ".join(f"{span(by_arms[name])} on {name} arms" for name in reversed(ARMS) if by_arms[name])
     return (
-        f"Against a softmax that is equally steep at score 0 the difference runs {span(slope)} (s^tau "
-        f"{_signs(slope)}), and against one of equal entropy on the scores seen {span(entropy)} "
-        f"({_signs(entropy)}): {meaning}, as the median of the settings is {steep:+.1f} % at equal slope and "
-        f"{sharp:+.1f} % at equal entropy where raw it is {typical_raw:+.1f} %."
+        f"{openings[sharpness_explains(data)]}: against a softmax of equal entropy on the scores seen s^tau differs "
+        f"{parts}; of {len(every)} pairs in all {counts_text(every)}."
     )
 
 
-def _signs(rows: list[dict[Any, Any]]) -> str:
-    return f"measurably better in {wins(rows, -1)} of {len(rows)} settings, worse in {wins(rows, 1)}"
-
-
-def wins(rows: list[dict[Any, Any]], sign: int) -> int:
-    """In how many settings s^tau has measurably less (-1) or more (1) regret, by the p-values of all settings."""
-    return sum(row["p_holm"] <= ALPHA and sign * row["percent"] > 0 for row in rows)
-
-
-def _tuned(tuned: list[dict[Any, Any]], data: ClaimData) -> str:
-    less, more = wins(tuned, -1), wins(tuned, 1)
-    if not less + more:
-        meaning = "neither head wins anywhere"
-    elif less and more:
-        meaning = f"s^tau wins {less} of {len(tuned)} settings and softmax {more}"
-    else:
-        meaning = f"{'s^tau' if less else 'softmax'} wins {less or more} of {len(tuned)} settings"
-    open_cases = len(tuned) - less - more
-    ends = sum("high" in edges for edges in data.edges())
-    limit = len(data.limit_wins())
-    at_end = f"; in {ends} of the {len(tuned)} a best parameter lies at the steep end of the grid" if ends else ""
-    if limit:
-        at_end += (
-            f"; in {limit} argmax, the limit of both, has less regret than either: there the end of the grid, "
-            "and not the shape of a head, sets the best"
-        )
-    widest = max(tuned, key=lambda row: abs(row["percent"]))
-    return (
-        f"With each head at its own best parameter, found on other instances with equal grids, {meaning} by mean "
-        f"regret (Holm-adjusted p <= {ALPHA:g}), {open_cases} remain{'s' if open_cases == 1 else ''} open, and the "
-        f"difference runs {span(tuned)}, largest on {widest['arms']} at {_score(widest)}{at_end}."
+def tuned(data: ClaimData) -> str:
+    """Each head at its own best parameter, over all tuned pairs."""
+    pairs = data.pairs()
+    found, typical = counts(pairs), [views(pair, data.softmax(pair))["interquartile mean"] for pair in pairs]
+    openings = {
+        (False, False): "Each at its best, neither head wins",
+        (False, True): "Each at its best, only softmax wins",
+        (True, False): "Each at its best, only s^tau wins",
+        (True, True): "Each at its best, either head may win",
+    }
+    text = (
+        f"{openings[found['s_tau'] > 0, found['softmax'] > 0]}: of {len(pairs)} pairs on grids of equal reach "
+        f"{counts_text(pairs)}"
     )
+    if silent := sum(data.silent(pair) for pair in pairs):
+        text += f"; {silent} carry no information on the heads' shape, as argmax has less regret than either"
+    if any(typical):
+        text += f"; in the middle half of the runs s^tau is ahead in {typical.count(-1)}, softmax in {typical.count(1)}"
+    return f"{text}."
 
 
 def span(rows: list[dict[Any, Any]]) -> str:
     """From the smallest to the largest difference, in percent."""
     found = [row["percent"] for row in rows]
     return f"from {min(found):+.1f} to {max(found):+.1f} %"
-
-
-def _score(row: dict[Any, Any]) -> str:
-    return str(row["policy"]).split("|", 1)[0].strip()

@@ -23,7 +23,7 @@ CLAIM = (
     ),
     (
         "markdown",
-        "## As stated, equally sharp, and each at its best\n\nPercent of softmax's regret, T = 10 000, K = 10.",
+        "## Equally sharp, and each at its best\n\nPercent of softmax's regret, T = 10 000, K = 10.",
     ),
     ("code", "tables(data)"),
     ("code", "draw_comparisons(data)"),

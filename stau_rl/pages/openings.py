@@ -4,8 +4,7 @@ import pandas as pd
 
 from stau_rl.pages.attention_claims import silence_holds
 from stau_rl.pages.attention_data import AttentionData
-from stau_rl.pages.claim_data import ClaimData
-from stau_rl.pages.claim_verdict import ALPHA, span, wins
+from stau_rl.pages.claim_effect import ALPHA
 from stau_rl.pages.plateau import is_remedy
 from stau_rl.plateau.report import share_text
 from stau_rl.probe.plan import MORE
@@ -13,19 +12,6 @@ from stau_rl.rl_study.results import RLResults
 
 SILENT_HEADS = ("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_tau", "pn_fir_tau_calibrated")
 LENGTH_HEADS = ("softmax", "s_tau", "lssa", "lssar_p3", "lssar")
-
-
-def claim(data: ClaimData) -> list[str]:
-    """Does s^tau have 35 % less regret than softmax?"""
-    raw, entropy, tuned = (data.main(kind) for kind in ("raw", "entropy", "tuned"))
-    less, more = wins(tuned, -1), wins(tuned, 1)
-    return [
-        f"As stated, s_tau(tau=5) against softmax(beta=1): s^tau has less regret in {wins(raw, -1)} of {len(raw)} "
-        f"settings; the difference runs {span(raw)}.",
-        f"Against a softmax that is as sharp on the scores seen (equal entropy) the difference runs {span(entropy)}.",
-        f"With each head at its own best parameter softmax has less regret in {more} of {len(tuned)} settings, s^tau "
-        f"in {less}, and {len(tuned) - less - more} cannot be told apart.",
-    ]
 
 
 def reinforcement(results: RLResults) -> list[str]:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from stau_rl.files.whole import whole_file
 from stau_rl.pages import openings
-from stau_rl.pages.claim_verdict import ALPHA
+from stau_rl.pages.claim_effect import ALPHA
 from stau_rl.pages.markdown import table
 from stau_rl.pages.notebooks import RL, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS

@@ -3,7 +3,8 @@
 Three kinds of text name a family:
 
 - `centred_ucb | s_tau(tau=5)`: the head's sharpness parameter is tuned, and the text as given is its raw member;
-- `centred_ucb | softmax(beta={x})`: whatever stands for `{x}` is tuned, and x = 1 is its raw member;
+- `centred_ucb | softmax(beta={x})`: whatever stands for `{x}` is tuned, and x = 1 is its raw member, or x = 2 where 1
+  is not legal, as for alpha of entmax;
 - `thompson`, `ucb | argmax` and whatever else has no number to tune: it takes part as it is.
 """
 
@@ -16,6 +17,7 @@ import torch
 
 from stau_rl.agents.bandit import SCORES, Policy, parse_policy
 from stau_rl.heads import Head
+from stau_rl.heads.base import PowerHead
 from stau_rl.spec.grammar import SpecError
 
 PLACEHOLDER = "{x}"
@@ -39,7 +41,13 @@ class Family:
 
     def __post_init__(self) -> None:
         """Read the raw member."""
-        object.__setattr__(self, "raw", self._with("1"))
+        try:
+            raw = self._with("1")
+        except ValueError:
+            if not self.templated:
+                raise
+            raw = self._with("2")
+        object.__setattr__(self, "raw", raw)
 
     def _with(self, parameter: str) -> Policy:
         """The member with a text in the place of {x}."""
@@ -92,8 +100,8 @@ class Family:
         """The member whose head has this slope d log f / ds where its scores lie.
 
         That is at score 0, or at the score's offset if it has one: so a grid of slopes is as sharp for every head,
-        wherever an offset moves the scores. A head that is not smooth at 0, and a template whose slope is no number,
-        are addressed by their parameter.
+        wherever an offset moves the scores. A head without a slope there, as escort at 0, and a template whose slope
+        is no number, are addressed by their parameter.
 
         Raises:
             ValueError: the family has nothing to tune, or its parameter cannot take the value.
@@ -112,7 +120,7 @@ class Family:
         head = policy.head
         if head is None or head.sharpness is None or head.schedules:
             return float("nan")
-        return _local_slope(head, policy) if head.smooth_at_zero else float(getattr(head, head.sharpness))
+        return _local_slope(head, policy) or float(getattr(head, head.sharpness))
 
     def grid(self, low: float, high: float, points: int) -> list[float]:
         """Log-spaced slopes between two ends, from the smallest legal one where `low` is not legal.
@@ -125,11 +133,10 @@ class Family:
     def _unit(self) -> float:
         """Slope when the parameter is 1."""
         head: Any = self.raw.head
-        if head is None or not head.smooth_at_zero or head.schedules:
+        if head is None or head.schedules:
             return 1.0
-        if self.templated:
-            return _local_slope(head, self.raw) or 1.0
-        return _local_slope(replace(head, **{str(head.sharpness): 1.0}), self.raw)
+        unit = head if self.templated else replace(head, **{str(head.sharpness): 1.0})
+        return _local_slope(unit, self.raw) or 1.0
 
     def _legal(self, slope: float) -> bool:
         try:
@@ -148,9 +155,12 @@ class Family:
 
 
 def _local_slope(head: Head, policy: Policy) -> float:
-    """d log f / ds at the offset of the policy's scores, about which centred scores lie."""
+    """d log f / ds at the offset of the policy's scores, about which centred scores lie; 0 where there is none."""
     # Not every score has one.
     offset = float(getattr(policy.score, "offset", 0.0))
+    # A power of |s| has a slope on the positive side, the only one where it prefers larger scores.
+    if not (head.smooth_at_zero or (isinstance(head, PowerHead) and offset > 0.0)):
+        return 0.0
     return float(head.slope(torch.tensor([offset], dtype=torch.float64)))
 
 

@@ -15,7 +15,6 @@ import io
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -54,7 +53,7 @@ class StudyFolder(FinishedFolder):
         super().__init__(path, resume)
         # A list of settings without base ones is told by its first.
         bases = [setting for setting in settings if setting.sweep == "base"] or list(settings[:1])
-        self.about = json.loads(json.dumps({"engine": engine, "base": [asdict(base) for base in bases]}))
+        self.about = json.loads(json.dumps({"engine": engine, "base": [base.fields() for base in bases]}))
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self._check_about()
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stau_rl.agents.bandit import EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
+from stau_rl.agents.bandit import BoltzmannGumbel, EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
 from stau_rl.envs.arms import Arms, BernoulliArms, GaussianArms, parse_arms
 from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
@@ -201,6 +201,8 @@ def _check_apart(setting: Setting) -> None:
 def rescale(setting: Setting, scale: float) -> Setting:
     """The setting with all rewards multiplied by `scale`, and with them the bonus and the range of inverse slopes."""
     arms = parse_arms(setting.arms)
+    if setting.ranges:
+        raise SpecError("how a family's own range carries the scale of rewards is not known")
     if not isinstance(arms, GaussianArms):
         raise SpecError(f"only Gaussian arms can be rescaled, got {setting.arms}")
     if arms.means is None:
@@ -260,6 +262,8 @@ def _rescaled(text: str, scale: float) -> str:
         return str(Pipe(Ucb(c=float(f"{scale:g}")), Argmax()))
     if isinstance(policy, (Random, Greedy, EpsGreedy)):
         return text
+    if isinstance(policy, BoltzmannGumbel):
+        return str(replace(policy, c=policy.c * scale))
     if isinstance(policy, Thompson):
         sigma = None if policy.sigma is None else policy.sigma * scale
         return str(replace(policy, prior_mean=policy.prior_mean * scale, prior_sd=policy.prior_sd * scale, sigma=sigma))

@@ -28,6 +28,8 @@ class Setting:
         fine: points of the second grid, between the neighbours of the best of the first.
         finalists: members that enter the last round of tuning, on as many instances as the evaluation has.
         references: policies shown beside the families, as they are.
+        ranges: by the place of a family, the ends of its own grid, for a parameter that is no slope; None, or nothing
+            at all, where it is from `low` to `high`.
         content: digests of what the texts stand for and do not show: code of plug-in heads, files of observations.
     """
 
@@ -47,15 +49,29 @@ class Setting:
     finalists: int = 3
     references: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
+    ranges: tuple[tuple[float, float] | None, ...] = ()
 
     @property
     def identity(self) -> str:
         """Hexadecimal digest of everything that decides the numbers."""
-        fields = asdict(self)
+        fields = self.fields()
         if not self.content:
             del fields["content"]
         text = json.dumps({"format": FORMAT, **fields}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def fields(self) -> dict[str, Any]:
+        """The attributes by name; `ranges`, which few settings have, only where there are some."""
+        found = asdict(self)
+        if not self.ranges:
+            del found["ranges"]
+        return found
+
+    def reach(self, family: str) -> tuple[float, float]:
+        """The ends of a family's grid."""
+        place = self.families.index(family)
+        own = self.ranges[place] if place < len(self.ranges) else None
+        return own or (self.low, self.high)
 
     @property
     def file_name(self) -> str:

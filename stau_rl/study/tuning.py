@@ -57,7 +57,8 @@ def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
     if not family.tunable:
         return None
     seed = purpose_seed(setting.seed, "tuning")
-    coarse = family.grid(setting.low, setting.high, setting.coarse)
+    low, high = setting.reach(family.text)
+    coarse = family.grid(low, high, setting.coarse)
     regret: dict[float, NDArray[np.float64]] = {}
     members: dict[float, Policy] = {}
 
