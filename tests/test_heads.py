@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stau_rl.heads import HEADS, Argmax, Escort, SigmoidNorm, Softmax, SoftplusNorm, STau, log_s_tau, s_tau
+from stau_rl.heads import HEADS, Argmax, ClampPower, Escort, SigmoidNorm, Softmax, SoftplusNorm, STau, log_s_tau, s_tau
 
 EVERY = [head() for head in HEADS.values() if head.mass_kind == "simplex"]
 VARIANTS = [Softmax(0.0), Softmax(30.0), STau(1.0), STau(20.0), STau(2.0, eps=0.0), Escort(0.5), Escort(15.0)]
@@ -174,6 +174,8 @@ def test_minus_infinity_is_the_limit_of_lower_scores(head):
         # log phi(-inf) = log eps: the ratio to another weight is (eps / phi)^tau.
         ratio = (head.eps / (math.log1p(math.exp(0.5)) + head.eps)) ** head.tau
         assert weights[0].item() == pytest.approx(ratio * weights[1].item(), rel=1e-12)
+    elif isinstance(head, ClampPower):
+        assert weights[0].item() == pytest.approx((head.eps / 0.5) ** head.tau * weights[1].item(), rel=1e-12)
     else:
         assert weights[0].item() == 0.0
     weights[1].backward()

@@ -109,7 +109,7 @@ def test_words_follow_the_numbers(rows: Published) -> None:
     assert real.startswith("The number is real")
     assert "both winners stand at the steep end" in reach
     assert "34 % more than softmax's best" in other
-    assert rows.line().verdict == "reproduced; grids of unequal reach"
+    assert rows.line().verdict == "reproduced; unequal grids"
     moved = Published(rows.curve, rows.best.assign(percent=-20.0, percent_low=-21.0, percent_high=-19.0))
     assert moved.sentences()[0].startswith("The number does not come again")
     assert moved.line().verdict == "not reproduced"

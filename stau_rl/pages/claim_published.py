@@ -66,7 +66,7 @@ class Published:
         row = self.most()
         near = row["percent_low"] - NEAR <= PUBLISHED <= row["percent_high"] + NEAR
         beyond = self.at("clamp_power")["regret"] / self.at("softmax")["regret"] - 1
-        cause = "grids of unequal reach" if near and abs(beyond) < NEAR / 100 else "not at their ends alone"
+        cause = "unequal grids" if near and abs(beyond) < NEAR / 100 else "not at their ends alone"
         return Line(
             f"{CLAIMED:g} % less, as published",
             f"{PUBLISHED:g} %",
