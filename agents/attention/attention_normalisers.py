@@ -64,7 +64,9 @@ class NormaliserGroup(nn.Module):
                 self.given[name] = nn.Parameter(values, requires_grad=False)
         taps = torch.zeros(len(specs), max(1, *(spec.fir_taps for spec in specs)))
         for row, spec in zip(taps, specs, strict=True):
-            row[: spec.fir_taps] = half_gaussian_taps(max(1, spec.fir_taps), spec.fir_sigma, spec.fir_norm)[: spec.fir_taps]
+            row[: spec.fir_taps] = half_gaussian_taps(max(1, spec.fir_taps), spec.fir_sigma, spec.fir_norm)[
+                : spec.fir_taps
+            ]
         self.register_buffer("taps", taps)
         identity = torch.eye(self.spec.conv_taps, 1)
         conv = nn.Parameter(identity.repeat(len(specs), heads, 1, width)) if self.spec.conv_taps else None
