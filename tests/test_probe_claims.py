@@ -30,7 +30,8 @@ def test_a_part_is_chosen_by_name_and_a_piece_by_its_beginning() -> None:
     assert sum(len(setting.normalisers) for setting in choose(tasks="gates")) == 4 * 4 * 2 + 4 * 2
     assert [setting.part for setting in choose(tasks="gates, hill")] == ["gates, hill"]
     piece = choose(tasks="mqar grid, 64 places 4 pairs, 2 layers", seeds=2)
-    assert {setting.recipe.rate for setting in piece} == {*RATES} and piece[0].seeds == (4000, 4001)
+    assert {setting.recipe.rate for setting in piece} == {*RATES}
+    assert piece[0].seeds == (4000, 4001)
     assert not claims("mqar grid, 64 places 4")
     with pytest.raises(ValueError, match="seeds must be from 1"):
         claims("gates", 0)
@@ -46,7 +47,8 @@ def test_shares_are_trained_apart_and_tested_alike() -> None:
         "x", "silence(unanswerable=0)", ("sm_fir",), (0,), Shape(8), Recipe(1, 4, warm_up=1), 32, test="silence"
     )
     rows = run_settings([tiny], device="cpu").rows
-    assert rows["tested"].tolist() == ["silence"] and rows["mass_unanswerable"].notna().all()
+    assert rows["tested"].tolist() == ["silence"]
+    assert rows["mass_unanswerable"].notna().all()
 
 
 def test_rivals_grow_with_the_length_and_never_carry_the_key() -> None:
@@ -55,7 +57,8 @@ def test_rivals_grow_with_the_length_and_never_carry_the_key() -> None:
         longer = task.longer(factor)
         batch = longer.items(3, torch.arange(200))
         tokens, key = batch.tokens[:, :-1], batch.tokens[:, -1:]
-        assert longer.vocabulary == task.vocabulary and (key < 5).all()
+        assert longer.vocabulary == task.vocabulary
+        assert (key < 5).all()
         assert ((tokens < 5).sum(-1) == pairs).all()
         assert (((tokens >= 5) & (tokens < 12)).sum(-1) == pairs).all()
         # The key stands once, in front of the slot, and the slot holds the answer.
@@ -91,8 +94,10 @@ def test_the_learned_convolution_starts_as_softmax_and_learns() -> None:
     torch.testing.assert_close(logits[0], logits[1])
     logits[1].square().sum().backward()
     (_, (group, _)) = models.groups(0)
-    assert group.conv is not None and tuple(group.conv.shape) == (1, 2, 4, 4)
-    assert group.conv.grad is not None and (group.conv.grad != 0).all()
+    assert group.conv is not None
+    assert tuple(group.conv.shape) == (1, 2, 4, 4)
+    assert group.conv.grad is not None
+    assert (group.conv.grad != 0).all()
     with pytest.raises(ValueError, match="smoothed or convolved"):
         parse_attention("sm_fir(conv_taps=4)")
 

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-
 NORMS = ("l1", "l2")
 
 

@@ -103,9 +103,11 @@ class ProbeModels:
         last = layers[-1]
         if self.models.settings.heads == 1:
             return logits, Attended(*(getattr(last, part.name)[:, :, 0] for part in fields(last)))
-        parts = (last.output, last.weights, last.mass, last.scores)
         # No loss is a function of these means.
-        return logits, Attended(*(part.detach().mean(2) for part in parts), last.mask[:, :, 0])
+        output, weights, mass, scores = (
+            part.detach().mean(2) for part in (last.output, last.weights, last.mass, last.scores)
+        )
+        return logits, Attended(output, weights, mass, scores, last.mask[:, :, 0])
 
     def calibrate(self, batch: Batch) -> None:
         """Set what the specs say the first batch sets, by items [S, B, ...]."""

@@ -90,8 +90,8 @@ class Setting:
         tested = self.tested
         if (tested.kinds, tested.attends_itself, tested.length) != (task.kinds, task.attends_itself, task.length):
             raise ValueError(
-                f"test={self.test!r} has other tokens, places or keys to attend to than the trained {self.task!r}; give "
-                "a task that differs in what it draws alone"
+                f"test={self.test!r} has other tokens, places or keys to attend to than the trained {self.task!r}; "
+                "give a task that differs in what it draws alone"
             )
         for factor in self.factors:
             tested.longer(factor)
