@@ -182,7 +182,7 @@ def test_presets_read_back(name: str) -> None:
 def test_a_preset_takes_new_values_and_a_normaliser_stands_alone() -> None:
     changed = parse_attention("pn_fir_tau(p=4, fir_sigma=1, threshold=-1)")
     assert str(changed) == (
-        "attention(head=power_norm(p=4, threshold=-1, gate=hill), fir_taps=7, fir_sigma=1, learn=[threshold])"
+        "attention(head=power_norm(p=4, threshold=-1, gate=clamp), fir_taps=7, fir_sigma=1, learn=[threshold])"
     )
     assert parse_attention("sm_fir(fir_taps=3)").fir_taps == 3
     assert parse_attention("relu_norm") == AttentionSpec(HEADS["relu_norm"]())

@@ -87,7 +87,7 @@ def test_padding_is_not_seen(name: str) -> None:
 @pytest.mark.parametrize("start", [-2.0, 0.0, 4.0])
 def test_the_first_batch_sets_the_threshold(start: float) -> None:
     """One below the 10 % quantile of the rows' largest scores, from any start: the others pass the gate's middle."""
-    spec = parse_attention(f"pn_fir_tau_calibrated(threshold={start})")
+    spec = parse_attention(f"pn_fir_tau_hill_calibrated(threshold={start})")
     models = AttentionModels(SMALL, [spec] * 2, [0, 1])
     batch = tokens(2, batch=200)
     last = torch.tensor([8])
@@ -99,7 +99,7 @@ def test_the_first_batch_sets_the_threshold(start: float) -> None:
     below, above = peaks.detach().sort(-1).values[:, 19:21].unbind(-1)
     torch.testing.assert_close(threshold, below + 0.9 * (above - below) - 1.0)
     assert ((attended.mass >= 0.5).sum((1, 2, 3)) == 180).all()
-    plain = AttentionModels(SMALL, [parse_attention(f"pn_fir_tau(threshold={start})")], [0])
+    plain = AttentionModels(SMALL, [parse_attention(f"pn_fir_tau_hill(threshold={start})")], [0])
     plain.calibrate(batch[:1], last)
     assert plain.learned()[0]["threshold"].item() == pytest.approx(start)
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import seaborn
 
+from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.figures.save import both
 from stau_rl.pages import attention as attention_page
 from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
@@ -53,6 +54,14 @@ def test_the_rows_are_small_and_say_where_they_come_from(data: AttentionData) ->
     assert data.rows["commit"].str.fullmatch("[0-9a-f]{40}").all()
     assert data.rows["versions"].str.contains("torch=").all()
     assert data.rows["seed"].nunique() >= 5
+
+
+def test_the_names_of_the_rows_mean_what_was_trained(data: AttentionData) -> None:
+    pairs = data.rows[["normaliser", "spec"]].drop_duplicates()
+    assert len(pairs) == 79
+    for name, spec in pairs.itertuples(index=False):
+        assert parse_attention(name) == parse_attention(spec), name
+    assert {*data.maps["normaliser"], *data.masses["normaliser"]} <= {*pairs["normaliser"]}
 
 
 def test_a_verdict_turns_with_the_number(data: AttentionData) -> None:
@@ -147,7 +156,7 @@ def plain(data: AttentionData) -> AttentionData:
 
 def changed(data: AttentionData, part: str, numbers: dict[str, list[float]], normaliser: str) -> AttentionData:
     """The silence rows of one head, a row per value, as rows of another part with some numbers of its own."""
-    like = data.seeds("silence", "silence", "pn_fir_tau_calibrated").iloc[0].to_dict()
+    like = data.seeds("silence", "silence", "pn_fir_tau_hill_calibrated").iloc[0].to_dict()
     count = len(next(iter(numbers.values())))
     own = [
         like | {"part": part, "normaliser": normaliser, "seed": seed} | {name: of[seed] for name, of in numbers.items()}
@@ -174,7 +183,7 @@ def test_sentences_on_silence_follow_the_numbers(data: AttentionData) -> None:
         data = changed(data, "null label", {"auroc": [auroc, auroc]}, name)
     assert "AUROC of row mass goes from 0.500 (`sm_fir`) to 0.930 (`pn_fir`):" in page(data)
     assert "may leave a key unlearned" in page(data)
-    assert "`pn_fir_tau_calibrated` 1 of 5 seeds" in page(data)
+    assert "`pn_fir_tau_hill_calibrated` 1 of 5 seeds" in page(data)
     rows = data.rows.copy()
     rows.loc[rows["part"] == "silence", "decoded_worst_key"] = 1.0
     assert "may leave a key unlearned" not in page(replace(data, rows=rows))

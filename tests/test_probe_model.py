@@ -20,7 +20,7 @@ TASKS = (
     ("recall(pairs=3, keys=6, values=5, distractor_ratio=0.2)", Shape(width=8)),
     ("silence(pairs=3, keys=6, values=5, distractor_ratio=0.5, amplitude=0.5)", Shape(width=8)),
     ("mqar(places=16, pairs=3, tokens=16)", Shape(width=8, layers=2)),
-    ("passkey(places=9)", Shape(width=8, positions=False)),
+    ("passkey(places=9)", Shape(width=8, positions="none")),
 )
 
 

@@ -24,7 +24,7 @@ from stau_rl.probe.train import Recipe
 TINY = Recipe(steps=3, batch=8, warm_up=1)
 SETTINGS = [
     Setting("silence", "silence(pairs=2, keys=5, values=3)", ("sm_fir", "pn_fir_tau"), (0, 1), Shape(8), TINY, 64),
-    Setting("length", "passkey(places=4)", ("softmax",), (0, 1), Shape(8, positions=False), TINY, 64, (2, 4)),
+    Setting("length", "passkey(places=4)", ("softmax",), (0, 1), Shape(8, positions="none"), TINY, 64, (2, 4)),
 ]
 # A head that is sound in this process, and does something else where it is trained in another.
 HEAD = '''

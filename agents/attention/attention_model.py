@@ -112,7 +112,8 @@ class AttentionModels(nn.Module):
         )
         groups = [list(group) for _, group in groupby(specs, key=shape_of)]
         self._normalisers = nn.ModuleList(
-            nn.ModuleList(NormaliserGroup(group, settings.heads) for group in groups) for _ in range(settings.layers)
+            nn.ModuleList(NormaliserGroup(group, settings.heads, settings.dim // settings.heads) for group in groups)
+            for _ in range(settings.layers)
         )
 
     def forward(
@@ -231,12 +232,14 @@ class AttentionModels(nn.Module):
     ) -> Attended:
         """One group's attention of projected queries [models, batch, queries, dim]."""
         heads, rotary = self.settings.heads, self.settings.positions == "rotary"
-        if heads == 1 and not rotary and (group.spec.scores, group.spec.output) == ("dot", "plain"):
+        plain = group.conv is None and (group.spec.scores, group.spec.output) == ("dot", "plain")
+        if heads == 1 and not rotary and plain:
             return _without_projected_keys(group, asked, inputs, mask, maps)
         query, key, value = (
             part.unflatten(-1, (heads, -1)).transpose(2, 3)
             for part in (asked, project(inputs, maps["key"]), project(inputs, maps["value"]))
         )
+        key = group.convolved(key)
         if rotary:
             query, key = rotate(query, places), rotate(key, torch.arange(key.shape[-2], device=key.device))
         return group(query, key, value, mask)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stau_rl.agents.attention.attention import Attended, attend
 from stau_rl.agents.attention.attention_spec import AttentionSpec, parameters_of
-from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
+from stau_rl.agents.attention.key_smoothing import convolve_keys, half_gaussian_taps
 from stau_rl.heads import Head, PowerNorm
 from stau_rl.heads.log_softplus import log_phi
 from stau_rl.nn.parameter_map import to_legal, to_raw
@@ -20,7 +20,8 @@ CALIBRATED = {"threshold": "threshold", "tau_star": "tau"}
 
 def shape_of(spec: AttentionSpec) -> tuple[Any, ...]:
     """What specs share to be computed as one: everything but the numbers of the normaliser and of the filter."""
-    return _shape(spec.head), spec.fir_taps > 0, spec.learn, spec.scores, spec.output, spec.calibrate
+    filters = spec.fir_taps > 0, spec.conv_taps
+    return _shape(spec.head), filters, spec.learn, spec.scores, spec.output, spec.calibrate
 
 
 def _shape(head: Head, own: frozenset[str] = frozenset()) -> tuple[Any, ...]:
@@ -36,14 +37,19 @@ class NormaliserGroup(nn.Module):
     Args:
         specs: one per model.
         heads: attention heads of each model; each has its own learned values.
+        width: channels of a head's keys, each of which has a filter of its own where the keys are convolved.
+
+    Attributes:
+        conv: the learned filters [models, heads, taps, width]; None where there are none.
 
     Raises:
         ValueError: a learned parameter starts on its bound.
     """
 
     taps: Tensor
+    conv: nn.Parameter | None
 
-    def __init__(self, specs: Sequence[AttentionSpec], heads: int) -> None:
+    def __init__(self, specs: Sequence[AttentionSpec], heads: int, width: int = 1) -> None:
         super().__init__()
         self.spec, self.models = specs[0], len(specs)
         self.limits = {name: limits for name, (_, limits) in parameters_of(self.spec.head).items()}
@@ -58,13 +64,22 @@ class NormaliserGroup(nn.Module):
                 self.given[name] = nn.Parameter(values, requires_grad=False)
         taps = torch.zeros(len(specs), max(1, *(spec.fir_taps for spec in specs)))
         for row, spec in zip(taps, specs, strict=True):
-            row[: spec.fir_taps] = half_gaussian_taps(max(1, spec.fir_taps), spec.fir_sigma)[: spec.fir_taps]
+            row[: spec.fir_taps] = half_gaussian_taps(max(1, spec.fir_taps), spec.fir_sigma, spec.fir_norm)[
+                : spec.fir_taps
+            ]
         self.register_buffer("taps", taps)
+        identity = torch.eye(self.spec.conv_taps, 1)
+        conv = nn.Parameter(identity.repeat(len(specs), heads, 1, width)) if self.spec.conv_taps else None
+        self.register_parameter("conv", conv)
 
     def values(self) -> dict[str, Tensor]:
         """The parameters that are tensors, by name, [models, heads] each."""
         learned = {name: to_legal(raw, self.limits[name]) for name, raw in self.learned.items()}
         return learned | dict(self.given.items())
+
+    def convolved(self, keys: Tensor) -> Tensor:
+        """Keys [models, batch, heads, length, width] after the learned convolution, where the spec has one."""
+        return keys if self.conv is None else convolve_keys(keys, self.conv[:, None])
 
     def forward(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Attended:
         """Attend; queries, keys and values are [models, batch, heads, length, dim]."""

@@ -1,16 +1,21 @@
 """Attention heads as text: a normaliser, key smoothing, and which parameters are learned.
 
+Of `pn_fir_tau` its authors fix 7 taps, sigma = 2, p = 10, a threshold that is one learned number per layer, and a row
+mass given by the row's largest positive score. The rest is chosen here. That mass is read literally: min(1, m), the
+gate `clamp`; `hill`, `sink` and `none` are variants. The threshold starts at 0 and is learned per head, which is per
+layer where a layer has one head. The taps sum to 1 (`fir_norm=l1`).
+
 >>> from stau_rl.agents.attention.attention_spec import parse_attention
 >>> print(parse_attention("pn_fir_tau"))
-attention(head=power_norm(p=10, threshold=0, gate=hill), fir_taps=7, learn=[threshold])
+attention(head=power_norm(p=10, threshold=0, gate=clamp), fir_taps=7, learn=[threshold])
 >>> print(parse_attention("pn_fir_tau(p=4, fir_sigma=1)"))
-attention(head=power_norm(p=4, threshold=0, gate=hill), fir_taps=7, fir_sigma=1, learn=[threshold])
+attention(head=power_norm(p=4, threshold=0, gate=clamp), fir_taps=7, fir_sigma=1, learn=[threshold])
 """
 
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
-from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
+from stau_rl.agents.attention.key_smoothing import NORMS, half_gaussian_taps
 from stau_rl.heads import HEADS, Head, Reweight, Softmax
 from stau_rl.heads.parameter import Range
 from stau_rl.spec.grammar import Call, SpecError, format_spec, parse_pipe, suggest
@@ -33,6 +38,9 @@ class AttentionSpec:
         output: `plain`, or `rms`: what a row mixes is brought to unit mean square, for weights of any mass.
         calibrate: what the first batch sets: `none`; `threshold`, one below the 10 % quantile of the rows' largest
             scores; or `tau_star`, the closed form of `stau_rl.calibration.tau_star`, pooled over each head's rows.
+        fir_norm: which norm of the filter is 1: `l1`, its sum, or `l2`, so that independent keys keep their scale.
+        conv_taps: taps of a learned short causal convolution of the keys, in place of the smoothing: one filter per
+            channel, which starts as the identity (1, 0, ..., 0); 0 for none. It comes before rotary positions.
     """
 
     name: ClassVar[str] = "attention"
@@ -44,15 +52,28 @@ class AttentionSpec:
     scores: str = "dot"
     output: str = "plain"
     calibrate: str = "none"
+    fir_norm: str = "l1"
+    conv_taps: int = 0
 
     def __post_init__(self) -> None:
         """Check the parts and that they fit together."""
-        for name, words in (("scores", SCORES), ("output", OUTPUTS), ("calibrate", CALIBRATIONS)):
+        for name, words in (
+            ("fir_norm", NORMS),
+            ("scores", SCORES),
+            ("output", OUTPUTS),
+            ("calibrate", CALIBRATIONS),
+        ):
             if getattr(self, name) not in words:
                 raise ValueError(f"attention: {name} must be one of {', '.join(words)}, got {getattr(self, name)!r}")
-        if not 0 <= self.fir_taps <= MOST_TAPS:
-            raise ValueError(f"attention: fir_taps must be from 0 to {MOST_TAPS}, got {self.fir_taps}")
-        half_gaussian_taps(max(self.fir_taps, 1), self.fir_sigma)
+        for name in ("fir_taps", "conv_taps"):
+            if not 0 <= getattr(self, name) <= MOST_TAPS:
+                raise ValueError(f"attention: {name} must be from 0 to {MOST_TAPS}, got {getattr(self, name)}")
+        if self.fir_taps and self.conv_taps:
+            raise ValueError(
+                f"attention: keys are smoothed or convolved, got fir_taps={self.fir_taps}, conv_taps={self.conv_taps}; "
+                "set one of them to 0"
+            )
+        half_gaussian_taps(max(self.fir_taps, 1), self.fir_sigma, self.fir_norm)
         if self.head.schedules:
             raise ValueError(f"attention: {self.head} changes with t; an attention head has no step")
         if getattr(self.head, "rows", False):
@@ -101,6 +122,7 @@ _TABLE = {
     "reweight_softmax": "head=reweight(inner=softmax, p=3), scores=cosine",
     "reweight_sigmoid": "head=reweight(inner=sigmoid_norm, p=3), scores=cosine",
     "reweight_relu": "head=reweight(inner=relu_norm, p=3), scores=cosine",
+    "softmax_conv": "head=softmax, conv_taps=4",
     "sm_fir": f"head=softmax, {_FIR}",
     "ssmax_fir": f"head=ssmax, {_FIR}, learn=[scale]",
     "s_tau_fir": f"head=s_tau, {_FIR}, learn=[tau]",
@@ -115,9 +137,11 @@ _TABLE = {
     "lssar_fir": f"head=lssar(p=15), {_FIR}, scores=cosine",
     "pn_fir": f"head=power_norm(gate=clamp), {_FIR}",
     "pn_fir_c": f"head=power_norm(gate=clamp, centre=mean), {_FIR}",
-    "pn_fir_tau": f"head=power_norm(gate=hill), {_FIR}, learn=[threshold]",
+    "pn_fir_tau": f"head=power_norm(gate=clamp), {_FIR}, learn=[threshold]",
+    "pn_fir_tau_hill": f"head=power_norm(gate=hill), {_FIR}, learn=[threshold]",
     "pn_fir_tau_sink": f"head=power_norm(gate=sink), {_FIR}, learn=[threshold]",
-    "pn_fir_tau_calibrated": f"head=power_norm(gate=hill), {_FIR}, learn=[threshold], calibrate=threshold",
+    "pn_fir_tau_calibrated": f"head=power_norm(gate=clamp), {_FIR}, learn=[threshold], calibrate=threshold",
+    "pn_fir_tau_hill_calibrated": f"head=power_norm(gate=hill), {_FIR}, learn=[threshold], calibrate=threshold",
     "pn_fir_tau_sink_calibrated": f"head=power_norm(gate=sink), {_FIR}, learn=[threshold], calibrate=threshold",
 }
 PRESETS: dict[str, AttentionSpec] = {name: ATTENTION.parse(f"attention({text})") for name, text in _TABLE.items()}

@@ -3,11 +3,12 @@
 from stau_rl.envs.tasks.mqar import MultiQueryRecall
 from stau_rl.envs.tasks.overwrite import Overwrite
 from stau_rl.envs.tasks.passkey import Passkey
+from stau_rl.envs.tasks.passkey_rivals import PasskeyRivals
 from stau_rl.envs.tasks.recall import Recall, Silence
 from stau_rl.envs.tasks.task import Task
 from stau_rl.spec.registry import Registry
 
-TASKS: Registry[Task] = Registry("task", Recall, Silence, MultiQueryRecall, Passkey, Overwrite)
+TASKS: Registry[Task] = Registry("task", Recall, Silence, MultiQueryRecall, Passkey, PasskeyRivals, Overwrite)
 
 
 def parse_task(text: str) -> Task:

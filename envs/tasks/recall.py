@@ -145,8 +145,13 @@ class Recall(Task):
 
 @dataclass(frozen=True)
 class Silence(Recall):
-    """Associative recall in which half of the queries have no answer; the fields are those of `recall`."""
+    """Associative recall in which a share of the queries has no answer; the fields are those of `recall`."""
 
     name: ClassVar[str] = "silence"
     formula: ClassVar[str] = "recall, and silence where the key is absent"
     unanswerable: float = 0.5
+
+    @property
+    def attends_itself(self) -> bool:  # type: ignore[override]
+        """Never, so that models trained on any share of unanswerable queries have the same keys to attend to."""
+        return False

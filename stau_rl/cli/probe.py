@@ -24,11 +24,13 @@ class Probe(Resumable):
     size: Literal["small", "full"] = "small"
     """What is trained: small takes minutes on two cores, full minutes on a large GPU."""
     task: Texts = ()
-    """A part of the plan such as silence or length, or a task such as "recall(distractor_ratio=0.5)"; repeat it."""
+    """A part of the plan such as silence or length, a part on what authors claim (gates, calibrated, "silence share",
+    "mqar grid", lssar) or a piece of one ("mqar grid, 64 places 4 pairs"), or a task such as
+    "recall(distractor_ratio=0.5)"; repeat it."""
     normaliser: Texts = ()
     """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
     seeds: OptionalCount = None
-    """Seeds 0, 1, ... Default: 3 for small, 5 for full."""
+    """How many seeds. Default: 3 for small, 5 for full; a part on claims has its own number."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
     processes: OptionalCount = None
@@ -40,6 +42,8 @@ class Probe(Resumable):
     """Folder of the probe. Default: runs/probe-DATE-TIME."""
     resume: bool = False
     """Keep the groups of models that --out holds already and train the rest."""
+    dry_run: bool = False
+    """Train nothing: print what would be trained, and the seconds that it would take on an H200."""
 
     work, kept = "probe", "finished groups are kept"
 
@@ -47,6 +51,7 @@ class Probe(Resumable):
         """Train, print the tables and say where the files are."""
         from stau_rl.plugin.load import load_plugins
         from stau_rl.probe.choose import choose
+        from stau_rl.probe.cost import estimate
         from stau_rl.probe.run import count_groups, default_processes, run_settings
         from stau_rl.terminal.console import wide_console
         from stau_rl.terminal.progress import nothing_yet, progress_bar
@@ -56,6 +61,9 @@ class Probe(Resumable):
         settings = choose(self.size, self.task, self.normaliser, self.seeds)
         total = count_groups(settings, self.device)
         processes = default_processes(self.device) if self.processes is None else self.processes
+        if self.dry_run:
+            wide_console().print(estimate(settings, processes), highlight=False, markup=False, soft_wrap=True)
+            return
         started = time.perf_counter()
         out = self.out or Path("runs") / time.strftime("probe-%Y%m%d-%H%M%S")
         with progress_bar(total, nothing_yet(self.out, self.resume)) as report:

@@ -64,7 +64,11 @@ _SILENT = ("pn_fir", *MAY_BE_SILENT)
 EXPECTED = (
     Expected(RECALL, "softmax", "decoded", 0.10, 0.35, every=False),
     *(Expected(RECALL, "sm_fir", metric, low=0.99) for metric in ("decoded", "recall")),
-    *(Expected(RECALL, "pn_fir_tau", metric, low=0.96) for metric in ("decoded", "recall")),
+    *(
+        Expected(RECALL, name, metric, low=0.96)
+        for name in ("pn_fir_tau", "pn_fir_tau_hill")
+        for metric in ("decoded", "recall")
+    ),
     Expected(SILENCE, "sm_fir", "mass_unanswerable", low=1.0),
     Expected(SILENCE, "softmax_off_by_one_fir", "mass_unanswerable", low=0.5, every=False),
     Expected(SILENCE, "pn_fir_c", "mass_unanswerable", 0.2, 0.5, every=False),

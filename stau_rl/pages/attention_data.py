@@ -17,7 +17,7 @@ from stau_rl.probe.summary import GOOD_HIGH
 
 ROWS, MAPS, MASSES, SECONDS = (f"attention_{name}.csv" for name in ("rows", "maps", "masses", "timing"))
 TAUS = "tau_star.csv"
-MAPPED = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau_calibrated")
+MAPPED = ("sm_fir", "softmax_off_by_one_fir", "pn_fir_c", "pn_fir_tau_calibrated", "pn_fir_tau_hill_calibrated")
 """Normalisers whose weights and masses are shown, in the silence task."""
 
 

@@ -78,7 +78,7 @@ def _expected(data: AttentionData) -> list[str]:
         "are those of the head that starts at a threshold of 0. What the recipe leaves open is chosen here: the "
         "unembedding is not tied to the embedding, and the head's output is added to the normalised embedding. "
         "Smoothing makes the scores of independent keys smaller by the root of the sum of the filter's squares, "
-        f"{half_gaussian_taps().square().sum().sqrt().item():.2f}; `pn_fir_tau_calibrated` and `calibrate=threshold` "
+        f"{half_gaussian_taps().square().sum().sqrt().item():.2f}; calibrated heads and `calibrate=threshold` "
         f"start one below the {100 * LOW:g} % quantile of the largest scores of the first batch's rows.",
         table(header, expected_rows(data), keys=3),
         *_more_seeds(data),
@@ -168,9 +168,10 @@ def _told(data: AttentionData) -> str:
 def _thresholds(data: AttentionData) -> list[str]:
     if not data.tasks("threshold"):
         return []
+    head = data.normalisers("threshold", data.tasks("threshold")[0])[0].split("(")[0]
     parts = [
         "## Where the threshold starts",
-        "`pn_fir_tau` from other thresholds, as given and calibrated (one below the "
+        f"`{head}` from other thresholds, as given and calibrated (one below the "
         f"{100 * LOW:g} % quantile of the largest "
         "scores of the first batch's rows). Dead rows have no gradient.",
     ]

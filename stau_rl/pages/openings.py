@@ -10,7 +10,10 @@ from stau_rl.plateau.report import share_text
 from stau_rl.probe.plan import MORE
 from stau_rl.rl_study.results import RLResults
 
-SILENT_HEADS = ("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_tau", "pn_fir_tau_calibrated")
+SILENT_HEADS = (
+    *("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_tau", "pn_fir_tau_calibrated"),
+    *("pn_fir_tau_hill", "pn_fir_tau_hill_calibrated"),
+)
 LENGTH_HEADS = ("softmax", "s_tau", "lssa", "lssar_p3", "lssar")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stau_rl.envs.tasks import TASKS, Task, parse_task
+from stau_rl.probe.claims_plan import claims
 from stau_rl.probe.plan import PART, Setting, plan
 from stau_rl.spec.grammar import suggest
 
@@ -24,10 +25,11 @@ def choose(
 
     Args:
         size: of the plan, `small` or `full`.
-        tasks: names of its parts or of tasks, whose settings are kept; or full texts of tasks, which make settings of
-            their own. One text or several; empty for all.
+        tasks: names of its parts or of tasks, whose settings are kept; parts of `stau_rl.probe.claims_plan`, of any
+            size; or full texts of tasks, which make settings of their own. One text or several; empty for all of the
+            plan, without the parts of claims.
         normalisers: what is trained in place of the plan's, one text or several; empty for the plan's.
-        seeds: how many; 3 for small and 5 for full if not given.
+        seeds: how many; 3 for small, 5 for full and a part's own number for claims if not given.
         steps: optimiser steps, in place of the plan's.
         items: test items per seed, in place of the plan's.
 
@@ -40,6 +42,7 @@ def choose(
     for text in tasks:
         mine = [setting for setting in settings if setting.part == text]
         mine = mine or [setting for setting in settings if setting.task == text]
+        mine = mine or claims(text, seeds)
         if not mine:
             task = _own_task(text, [setting.part for setting in settings])
             # A task that the size leaves out is trained as the whole plan trains it.

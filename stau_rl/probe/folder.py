@@ -25,8 +25,20 @@ from stau_rl.files.whole import whole_file
 from stau_rl.probe.metrics import METRICS
 
 GROUPS, TABLE, SUMMARY = "groups", "probe.csv", "summary.csv"
-TEXTS = ("part", "task", "normaliser", "spec", "learned", "positions", "device", "versions", "commit", "group")
-NUMBERS = ("seed", "factor", "length", "steps", "batch", "rate", "width", "layers", "items", "first_dead")
+TEXTS = (
+    "part",
+    "task",
+    "normaliser",
+    "spec",
+    "learned",
+    "positions",
+    "device",
+    "versions",
+    "commit",
+    "group",
+    "tested",
+)
+NUMBERS = ("seed", "factor", "length", "steps", "batch", "rate", "width", "layers", "heads", "items", "first_dead")
 COLUMNS = (*TEXTS, *NUMBERS, *METRICS)
 Maps = dict[str, NDArray[Any]]
 

@@ -10,6 +10,7 @@ import torch
 
 from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
+from stau_rl.envs.tasks.task import Task
 from stau_rl.machine.stamp import current_commit
 from stau_rl.probe.folder import COLUMNS, Maps
 from stau_rl.probe.metrics import evaluate
@@ -66,7 +67,9 @@ def train_group(
         "rate": recipe.rate,
         "width": shape.width,
         "layers": shape.layers,
-        "positions": "learned" if shape.positions else "none",
+        "positions": shape.positions,
+        "heads": shape.heads,
+        "tested": str(setting.test or setting.task),
         "items": setting.items,
         "device": device_name(device),
         "versions": f"torch={torch.__version__.split('+')[0]}",
@@ -74,7 +77,7 @@ def train_group(
     }
     rows, masses = [], None
     for factor in (1, *setting.factors):
-        tested = task if factor == 1 else task.longer(factor)
+        tested = setting.tested if factor == 1 else setting.tested.longer(factor)
         metrics, counts = evaluate(models, tested, setting.items)
         masses = counts if masses is None else masses
         plain = {name: values.tolist() for name, values in metrics.items()}
@@ -92,7 +95,7 @@ def train_group(
             rows.append(common | own | {name: values[model] for name, values in plain.items()})
     assert masses is not None
     maps: Maps = {
-        "weights": _examples(models)[:: len(setting.seeds)],
+        "weights": _examples(models, setting.tested)[:: len(setting.seeds)],
         "masses": masses.unflatten(0, (len(specs), len(setting.seeds))).sum(1).cpu().numpy(),
         "normalisers": np.array(setting.normalisers),
         "setting": np.array([setting.part, setting.task]),
@@ -101,9 +104,9 @@ def train_group(
 
 
 @torch.no_grad()
-def _examples(models: ProbeModels) -> Any:
+def _examples(models: ProbeModels, task: Task) -> Any:
     """Weights of the first query of the first items of the test: float32 [models, examples, keys]."""
-    _, seen = models.forward(items(models, models.task, EVALUATION, _EXAMPLES))
+    _, seen = models.forward(items(models, task, EVALUATION, _EXAMPLES))
     return seen.weights[:, :, 0].cpu().numpy()
 
 

@@ -1,4 +1,4 @@
-"""The models of a probe: every normaliser with every seed, all with one head, asked the items of a task."""
+"""The models of a probe: every normaliser with every seed, asked the items of a task."""
 
 import math
 from collections.abc import Sequence
@@ -23,12 +23,15 @@ class Shape:
     Attributes:
         width: D.
         layers: attention layers.
-        positions: learned positions; without them a causal head sees no order but that of smoothed keys.
+        positions: `learned` embeddings, `rotary` queries and keys, or `none`: without positions one causal layer sees
+            no order but that of smoothed or convolved keys.
+        heads: attention heads per layer, each of width D / heads.
     """
 
     width: int = 64
     layers: int = 1
-    positions: bool = True
+    positions: str = "learned"
+    heads: int = 1
 
     def settings(self, task: Task) -> ModelSettings:
         """The whole shape of models for a task."""
@@ -36,8 +39,9 @@ class Shape:
             vocabulary=task.vocabulary,
             length=task.length,
             dim=self.width,
+            heads=self.heads,
             layers=self.layers,
-            positions="learned" if self.positions else "none",
+            positions=self.positions,
             own_key=task.attends_itself,
         )
 
@@ -83,18 +87,27 @@ class ProbeModels:
         return texts
 
     def forward(self, batch: Batch) -> tuple[Tensor, Attended]:
-        """Logits of every query, and what the last layer's attention did.
+        """Logits of every query, and what the last layer's attention did, in the mean over its heads.
+
+        The last layer is the one that writes the answer; a row of a layer of several heads is the mean of their rows,
+        its mass the mean of their masses. Whether the answer is right (`decoded`) depends on no such choice.
 
         Args:
             batch: items [S, B, ...].
 
         Returns:
-            Logits [G S, B, q, vocabulary], and the attention of the one head: tensors [G S, B, q, ...].
+            Logits [G S, B, q, vocabulary], and attention: tensors [G S, B, q, ...].
         """
         # A task's tokens are inside its vocabulary.
         logits, layers = self.models(*self._asked(batch), checked=False)
         last = layers[-1]
-        return logits, Attended(*(getattr(last, part.name)[:, :, 0] for part in fields(last)))
+        if self.models.settings.heads == 1:
+            return logits, Attended(*(getattr(last, part.name)[:, :, 0] for part in fields(last)))
+        # No loss is a function of these means.
+        output, weights, mass, scores = (
+            part.detach().mean(2) for part in (last.output, last.weights, last.mass, last.scores)
+        )
+        return logits, Attended(output, weights, mass, scores, last.mask[:, :, 0])
 
     def calibrate(self, batch: Batch) -> None:
         """Set what the specs say the first batch sets, by items [S, B, ...]."""

@@ -9,11 +9,15 @@ from itertools import pairwise
 from stau_rl.agents.attention.attention_normalisers import LOW, NormaliserGroup
 from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
+from stau_rl.envs.tasks.task import Task
 from stau_rl.probe.model import Shape
 from stau_rl.probe.train import Recipe
 
 SIZES = ("small", "full")
-MAY_BE_SILENT = ("pn_fir_tau", "pn_fir_tau_sink", "pn_fir_tau_calibrated", "pn_fir_tau_sink(calibrate=threshold)")
+MAY_BE_SILENT = (
+    *("pn_fir_tau", "pn_fir_tau_calibrated", "pn_fir_tau_hill", "pn_fir_tau_hill_calibrated"),
+    *("pn_fir_tau_sink", "pn_fir_tau_sink(calibrate=threshold)"),
+)
 FIR = ("sm_fir", "softmax_off_by_one_fir", "pn_fir", "pn_fir_c", *MAY_BE_SILENT)
 ALL_FIR = (
     *FIR,
@@ -56,6 +60,7 @@ class Setting:
         recipe: the training.
         items: items that are tested per seed.
         factors: also test at these multiples of the trained length.
+        test: text of the task that is tested, over the same tokens; empty for the trained one.
 
     Raises:
         ValueError: a text does not parse, a number is out of its range, or the parts do not fit together.
@@ -69,6 +74,7 @@ class Setting:
     recipe: Recipe = field(default_factory=Recipe)
     items: int = 4096
     factors: tuple[int, ...] = ()
+    test: str = ""
 
     def __post_init__(self) -> None:
         """Parse every text and try what it asks for, so that a mistake shows before anything is trained."""
@@ -76,17 +82,28 @@ class Setting:
         for text in self.normalisers:
             # Refuses learned parameters that start on their bound.
             NormaliserGroup([parse_attention(text)], 1)
-        if self.factors and self.shape.positions:
+        if self.factors and self.shape.positions == "learned":
             raise ValueError(
                 f"factors={self.factors} ask for more places than the learned positions of {self.task} reach; give "
-                "shape=Shape(positions=False)"
+                "shape=Shape(positions='none') or 'rotary'"
+            )
+        tested = self.tested
+        if (tested.kinds, tested.attends_itself, tested.length) != (task.kinds, task.attends_itself, task.length):
+            raise ValueError(
+                f"test={self.test!r} has other tokens, places or keys to attend to than the trained {self.task!r}; "
+                "give a task that differs in what it draws alone"
             )
         for factor in self.factors:
-            task.longer(factor)
+            tested.longer(factor)
         if not self.normalisers or not self.seeds:
             raise ValueError("a setting needs at least one normaliser and one seed")
         if self.items < 1:
             raise ValueError(f"items must be at least 1, got {self.items}")
+
+    @property
+    def tested(self) -> Task:
+        """The task that is tested, at the trained length."""
+        return parse_task(self.test or self.task)
 
     @property
     def title(self) -> str:
@@ -147,7 +164,7 @@ def _small(seeds: tuple[int, ...]) -> list[Setting]:
             "passkey(places=16)",
             ("softmax", "lssar_p3"),
             seeds,
-            Shape(positions=False),
+            Shape(positions="none"),
             Recipe(steps=200, warm_up=50),
             items=256,
             factors=(4, 16),
@@ -156,7 +173,7 @@ def _small(seeds: tuple[int, ...]) -> list[Setting]:
 
 
 def _full(seeds: tuple[int, ...]) -> list[Setting]:
-    nope = Shape(positions=False)
+    nope = Shape(positions="none")
     settings = [
         Setting("recall", "recall", (*PLAIN, *ALL_FIR), seeds),
         Setting("silence", "silence", ALL_FIR, seeds),
