@@ -77,13 +77,17 @@ class ProbeModels:
         return [part for part in self.models.parameters() if part.requires_grad]
 
     def learned_texts(self) -> list[str]:
-        """What every model's normalisers hold that is not in their text, such as `threshold=0.05`: one per model."""
+        """What every model's normalisers hold that is not in their text, such as `threshold=0.05`: one per model.
+
+        Of several heads every value is there, blanks between them, layer after layer.
+        """
         texts = [""] * len(self.models.specs)
         for layer in range(self.models.settings.layers):
             for group, here in self.models.groups(layer):
                 for name, values in group.values().items():
-                    for model, value in enumerate(values.flatten().tolist(), here.start):
-                        texts[model] += f"{', ' if texts[model] else ''}{name}={value:.4g}"
+                    for model, row in enumerate(values.tolist(), here.start):
+                        shown = " ".join(f"{value:.4g}" for value in row)
+                        texts[model] += f"{', ' if texts[model] else ''}{name}={shown}"
         return texts
 
     def forward(self, batch: Batch) -> tuple[Tensor, Attended]:
