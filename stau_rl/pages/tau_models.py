@@ -4,7 +4,6 @@ All of a group share a shape, a task and a recipe; its heads are softmax, s^tau 
 and s^tau with one learned tau for all of them. A model's start and its items depend on its seed alone.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

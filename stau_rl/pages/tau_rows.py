@@ -149,7 +149,7 @@ def swap_rows(group: Group, models: AttentionModels, layers: list[Attended]) -> 
     for name, taus in choices.items():
         # Far out, a head whose rows are all but flat has any tau.
         taus = taus.clamp(max=GRID[-1])
-        results[name] = (taus, measure(swapped(models, which, taus), task, TESTED, CAPTURED), range(len(which)))
+        results[name] = (taus, measure(swapped(models, which, taus), task, TESTED, CAPTURED), [*range(len(which))])
     rows: list[dict[str, object]] = []
     for name, (taus, measured, places) in results.items():
         for number, (model, place) in enumerate(zip(which, places, strict=True)):
