@@ -22,6 +22,8 @@ SOFTMAX, PER_HEAD, SHARED = "softmax", "s_tau per head", "s_tau shared"
 SPECS = {SOFTMAX: "softmax", PER_HEAD: "s_tau", SHARED: "s_tau"}
 HEADS = 4
 ITEMS_AT_ONCE = 64
+TAU_RATE = 10.0
+"""Times the learning rate of the rest is that of what tau is made of: one number has as far to go as scores have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +67,10 @@ class Group:
         return [(name, seed) for name in self.heads for seed in self.seeds]
 
 
-_SHORT, _LONG = "mqar(places=16, pairs=4, tokens=32)", "mqar(places=32, pairs=6, tokens=64)"
+_SHORT, _LONG = "mqar(places=16, pairs=4, tokens=32)", "mqar(places=32, pairs=4, tokens=64)"
 _TWO = (SOFTMAX, PER_HEAD)
 GROUPS = (
-    Group("main", _LONG, 2, 32, 2, Recipe(400, 32, 5e-3, 50), (SOFTMAX, PER_HEAD, SHARED), tuple(range(8)), 20),
+    Group("main", _LONG, 2, 32, 2, Recipe(500, 32, 5e-3, 50), (SOFTMAX, PER_HEAD, SHARED), tuple(range(8)), 20),
     Group("sharp", _SHORT, 2, 32, 2, Recipe(600, 32, 1e-2, 50), _TWO, tuple(range(6)), 150),
     Group("deep", _SHORT, 4, 32, 2, Recipe(400, 32, 5e-3, 50), _TWO, tuple(range(4)), 100),
     Group("wide", _SHORT, 3, 64, 2, Recipe(400, 32, 1e-2, 50), _TWO, tuple(range(4)), 100),
@@ -87,15 +89,18 @@ def train(models: AttentionModels, group: Group, watch: Callable[[int], None]) -
         watch: called with the number of finished steps, every `group.every` of them and after the last.
     """
     task, recipe = parse_task(group.task), group.recipe
-    trained = [part for part in models.parameters() if part.requires_grad]
-    optimiser = torch.optim.Adam(trained, lr=recipe.rate, betas=(0.9, 0.99))
+    trained = {name: part for name, part in models.named_parameters() if part.requires_grad}
+    taus = [part for name, part in trained.items() if name.endswith("learned.tau")]
+    rest = [part for name, part in trained.items() if not name.endswith("learned.tau")]
+    optimiser = torch.optim.Adam([{"params": rest}, {"params": taus}], lr=recipe.rate, betas=(0.9, 0.99))
     tied = [place for place, (name, _) in enumerate(group.names) if name == SHARED]
     for step in range(recipe.steps):
         batch = items(models, task, step * recipe.batch, recipe.batch)
         logits, _ = models(batch.tokens, batch.query, checked=False)
         # A sum over models of means over items: no model's gradient depends on how many others there are.
         loss = cross_entropy(logits.flatten(0, 2), batch.target.flatten(), reduction="sum") / batch.target[0].numel()
-        optimiser.param_groups[0]["lr"] = recipe.rate_at(step)
+        for part, factor in zip(optimiser.param_groups, (1.0, TAU_RATE), strict=True):
+            part["lr"] = factor * recipe.rate_at(step)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         tie(models, tied)

@@ -21,15 +21,17 @@ GRID = tuple(2.0 ** (step / 8) for step in range(81))
 FIXED = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0, 30.0, 60.0)
 SHIFTS = (0.0, 3.0, 10.0)
 """Added to all scores of softmax's heads, whose weights do not change."""
-TRUE, CLOSED, LEAST_KL, ONE_KL, ONE_MEDIAN = (
+TRUE, CLOSED, LEAST_KL, ONE_KL, ONE_MEDIAN, ONE_BEST = (
     "softmax",
     "per head, closed form",
     "per head, least KL",
     "one, least KL",
     "one, median closed form",
+    "one, least loss",
 )
-CAPTURED, MEASURED, TESTED = 8, 128, 512
-"""Items for scores, for the losses along training, and for a swap; those of the last are none of the first."""
+CAPTURED, MEASURED, TESTED, CHOOSING = 8, 128, 512, 1 << 20
+"""How many items are for scores, for the losses along training and for a swap, and the first of those on which the one
+tau of least loss is chosen; no item of a swap is among those of scores or of the choice."""
 MANY = 10
 """Sparsity is that of rows with more keys than this: the ten largest of fewer are all."""
 
@@ -143,6 +145,7 @@ def swap_rows(group: Group, models: AttentionModels, layers: list[Attended]) -> 
         LEAST_KL: newton,
         ONE_KL: one[None, :, None].expand(shape),
         ONE_MEDIAN: median[None, :, None].expand(shape),
+        ONE_BEST: _least_loss(group, models, which)[None, :, None].expand(shape),
         **{f"one, {tau:g}": torch.full(shape, tau) for tau in FIXED},
     }
     results = {TRUE: (torch.full(shape, torch.nan), measure(models, task, TESTED, CAPTURED), which)}
@@ -165,6 +168,17 @@ def swap_rows(group: Group, models: AttentionModels, layers: list[Attended]) -> 
                 }
             )
     return rows
+
+
+def _least_loss(group: Group, models: AttentionModels, which: list[int]) -> Tensor:
+    """Of `FIXED`, the one tau of least loss after the swap, on items of its own: [models]."""
+    layers, heads = models.settings.layers, models.settings.heads
+    task = parse_task(group.task)
+    losses = [
+        measure(swapped(models, which, torch.full((layers, len(which), heads), tau)), task, MEASURED, CHOOSING).loss
+        for tau in FIXED
+    ]
+    return torch.tensor(FIXED)[torch.stack(losses).argmin(0)]
 
 
 def curve_rows(group: Group, models: AttentionModels, step: int) -> list[dict[str, object]]:
