@@ -44,9 +44,7 @@ def test_whole_clusters_are_drawn() -> None:
     clusters = np.arange(12)
     once = clustered_interval(pearson, X, Y, clusters, seed=1)
     often = clustered_interval(pearson, np.tile(X, 30), np.tile(Y, 30), np.tile(clusters, 30), seed=1)
-    np.testing.assert_allclose(
-        [often.value, often.low, often.high], [once.value, once.low, once.high], rtol=1e-12
-    )
+    np.testing.assert_allclose([often.value, often.low, often.high], [once.value, once.low, once.high], rtol=1e-12)
     assert once.low < once.value < once.high
     assert fisher_interval(once.value, 360).high - fisher_interval(once.value, 360).low < (once.high - once.low) / 3
 

@@ -43,7 +43,7 @@ class ScoresFolder(FinishedFolder):
         return read_table(path, TEXTS)
 
 
-def publish(rows: pd.DataFrame, seconds: dict[str, float], results: Path = RESULTS) -> None:
+def publish(rows: pd.DataFrame, seconds: dict[str, float], results: Path) -> None:
     """Write the rows as tables of one kind each, without the columns that a kind has not, and the seconds of groups."""
     for kind, name in TABLES.items():
         own = rows[rows["kind"] == kind]
@@ -58,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m stau_rl.pages.trained_scores", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="DIR", help="where the groups are kept")
     parser.add_argument("--resume", action="store_true", help="go on with the groups that the folder has not")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the tables are written")
     options = parser.parse_args(arguments)
     try:
         with ScoresFolder(options.folder, options.resume) as folder:
@@ -65,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for number, group in enumerate(GROUPS):
                 print(f"{group.name}: {number} of {len(GROUPS)} groups are done", flush=True)
                 parts.append(folder.rows(group))
-            publish(pd.concat(parts), read_timing(folder.path))
+            publish(pd.concat(parts), read_timing(folder.path), options.results)
     except (OSError, ValueError) as error:
         parser.error(" ".join(str(error).split()))
-    print(f"{', '.join([*TABLES.values(), TIMING])} written to {RESULTS}")
+    print(f"{', '.join([*TABLES.values(), TIMING])} written to {options.results}")
 
 
 if __name__ == "__main__":
