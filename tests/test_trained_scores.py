@@ -125,9 +125,9 @@ def with_accuracy(data: TrainedScores, choice: str, accuracy: float) -> TrainedS
     ("own", "one", "said"),
     [
         (0.99, 0.2, "a tau per head does not: reproduced.**"),
-        (0.99, 0.99, "not reproduced: one tau keeps them as well.**"),
-        (0.99, 0.8, "in part: one tau loses answers and does not collapse.**"),
-        (0.5, 0.2, "not testable here: a tau per head does not keep the answers either.**"),
+        (0.99, 0.99, "not reproduced, one tau keeps them as well.**"),
+        (0.99, 0.8, "in part, one tau loses answers and does not collapse.**"),
+        (0.5, 0.2, "not testable here, a tau per head does not keep the answers either.**"),
     ],
 )
 def test_the_verdict_on_one_tau_turns_with_the_rows(
@@ -165,8 +165,13 @@ def test_the_sentence_on_sparsity_turns_with_the_rows(data: TrainedScores, taus:
     curves["below_1e6"] = np.where(softmax, 0.1, 0.4)
     curves["top10_mass"] = np.where(softmax, 0.9, 0.5)
     text = trained_section(replace(data, curves=curves), taus)
-    assert "more weights below 1e-6 (+0.300 [+0.300, +0.300])" in text
-    assert "less mass on its ten largest (-0.400 [-0.400, -0.400])" in text
+    assert "sparser than those of softmax, with less mass on the ten largest.**" in text
+    assert "below 1e-6 +0.300 [+0.300, +0.300]" in text
+    assert "ten largest -0.400 [-0.400, -0.400]" in text
+    curves["below_1e6"] = 0.2 + 0.01 * softmax * (-1.0) ** curves["seed"]
+    curves["top10_mass"] = np.where(softmax, 0.5, 0.9)
+    text = trained_section(replace(data, curves=curves), taus)
+    assert "no sparser than those of softmax, with more mass on the ten largest.**" in text
 
 
 def test_the_section_and_the_tables_name_every_group_and_choice(data: TrainedScores, taus: pd.DataFrame) -> None:

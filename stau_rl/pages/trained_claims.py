@@ -123,7 +123,7 @@ def agreement_verdict(found: Agreement) -> str:
         return "not testable here"
     if found.pearson.low <= PUBLISHED_R <= found.pearson.high or found.pearson.value >= PUBLISHED_R:
         return "reproduced"
-    return "not reproduced: weaker" if found.pearson.low > 0 else "not reproduced"
+    return "not reproduced (weaker)" if found.pearson.low > 0 else "not reproduced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +163,12 @@ def swap(data: TrainedScores, choice: str, group: str | None = None) -> Swap:
 def swap_verdict(own: Swap, one: Swap) -> str:
     """Whether a tau per head keeps what one tau for all loses."""
     if own.kept.mean < KEPT:
-        return "not testable here: a tau per head does not keep the answers either"
+        return "not testable here, a tau per head does not keep the answers either"
     if 2 * one.collapsed > one.models:
         return "reproduced"
     if one.kept.mean >= KEPT:
-        return "not reproduced: one tau keeps them as well"
-    return "in part: one tau loses answers and does not collapse"
+        return "not reproduced, one tau keeps them as well"
+    return "in part, one tau loses answers and does not collapse"
 
 
 def at_loss(data: TrainedScores, loss: float, rules: tuple[str, str] = (SOFTMAX, PER_HEAD)) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from stau_rl.envs.tasks import parse_task
-from stau_rl.pages.markdown import table
+from stau_rl.pages.markdown import listing
 from stau_rl.pages.tau_models import GROUPS, HEADS, PER_HEAD, SHARED, SOFTMAX
 from stau_rl.pages.tau_rows import CLOSED, LEAST_KL, MANY, ONE_BEST, ONE_KL, SHIFTS
 from stau_rl.pages.trained_claims import (
@@ -104,18 +104,14 @@ def _swaps(data: TrainedScores) -> str:
 
 def _sparsity(data: TrainedScores) -> str:
     pairs = at_loss(data, COMPARED)
-    words = []
-    for look, more, less in (
-        ("below_1e6", "more weights below 1e-6", "fewer weights below 1e-6"),
-        ("below_1e3", "more below 1e-3", "fewer below 1e-3"),
-        ("top10_mass", "more mass on its ten largest", "less mass on its ten largest"),
-    ):
-        found = difference(pairs, look)
-        said = {1: more, -1: less, 0: f"no different {LOOKING[look]}"}[sign(found)]
-        words.append(f"{said} ({found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}])")
+    found = {look: difference(pairs, look) for look in LOOKS}
+    sparser = {1: "sparser than", -1: "less sparse than", 0: "no sparser than"}[sign(found["below_1e6"])]
+    ten = {1: "more", -1: "less", 0: "no different"}[sign(found["top10_mass"])]
+    numbers = (f"{LOOKING[look]} {part.mean:+.3f} [{part.low:+.3f}, {part.high:+.3f}]" for look, part in found.items())
     return (
-        f"**Sparsity at equal loss.** Where training reaches a validation loss of {COMPARED:g} nats, s^tau with a "
-        f"learned tau per head has, beside softmax, {', '.join(words)}, over {len(pairs)} seeds."
+        f"**At equal loss the weights of s^tau are {sparser} those of softmax, with {ten} mass on the ten largest.** "
+        f"Where training reaches a validation loss of {COMPARED:g} nats, s^tau with a learned tau per head, less "
+        f"softmax, over {len(pairs)} seeds: {'; '.join(numbers)}."
     )
 
 
@@ -126,16 +122,16 @@ def _claims_table(data: TrainedScores) -> str:
     rows = [
         ("r of tau\\* and the grid", f"{PUBLISHED_R:g}", estimate_text(found.pearson), agreement_verdict(found)),
         (f"the same, tau\\* in {WINDOW[0]:.2f} to {WINDOW[1]:.2f}", "-", estimate_text(window.pearson), "narrow range"),
-        ("right answers kept, tau of least KL per head", "keeps", mean_text(own.kept), _keeps(own)),
+        ("answers kept after the swap, tau of least KL per head", "keeps", mean_text(own.kept), _keeps(own)),
         ("the same, closed form per head", "keeps", mean_text(closed.kept), _keeps(closed)),
-        ("the same, best single tau", "collapses", mean_text(one.kept), swap_verdict(own, one).split(":")[0]),
+        ("the same, best single tau", "collapses", mean_text(one.kept), swap_verdict(own, one).split(",")[0]),
     ]
     for look in LOOKS:
         values = [pairs[look, rule].mean() for rule in (SOFTMAX, PER_HEAD)]
         difference_ = difference(pairs, look)
         verdict = {1: "more with s^tau", -1: "less with s^tau", 0: "undecided"}[sign(difference_)]
         rows.append((f"{LOOKING[look]}, loss {COMPARED:g}", "-", f"{values[0]:.3f} to {values[1]:.3f}", verdict))
-    return table(("claim", "published", "here", "verdict"), rows, keys=2)
+    return listing(("claim", "published", "here", "verdict"), rows)
 
 
 def _keeps(found: Swap) -> str:
