@@ -96,11 +96,12 @@ def test_the_verdict_on_the_correlation_turns_with_the_rows(data: TrainedScores,
     text = trained_section(same, taus)
     assert "r = 0.97: reproduced.**" in text
     assert "too small all the same, by a factor of 3.0" in text
-    heads["tau_grid"] = heads["tau_closed"] + 0.5 * noise
-    heads.loc[heads["tau_closed"] > 1.51, "tau_grid"] += 20 * (heads["tau_closed"] - 1.51)
-    weaker = agreement(replace(data, heads=heads).learned())
-    assert weaker.pearson.high < 0.97
-    assert agreement_verdict(weaker).startswith("not reproduced")
+    heads["tau_grid"] = heads["tau_closed"] + 0.3 * noise
+    weaker = replace(data, heads=heads)
+    assert agreement_verdict(agreement(weaker.learned())) == "not reproduced (weaker)"
+    text = trained_section(weaker, taus)
+    assert "r = 0.97: not reproduced (weaker).**" in text
+    assert "the two agree in size, the median ratio being 1.0" in text
     heads["tau_grid"] = 10 + noise
     none = replace(data, heads=heads)
     assert agreement_verdict(agreement(none.learned())) == "not reproduced"

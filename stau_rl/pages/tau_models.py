@@ -73,8 +73,8 @@ GROUPS = (
     Group("main", _LONG, 2, 32, 2, Recipe(500, 32, 5e-3, 50), (SOFTMAX, PER_HEAD, SHARED), tuple(range(8)), 20),
     Group("sharp", _SHORT, 2, 32, 2, Recipe(600, 32, 1e-2, 50), _TWO, tuple(range(6)), 150),
     Group("deep", _SHORT, 4, 32, 2, Recipe(400, 32, 5e-3, 50), _TWO, tuple(range(4)), 100),
-    Group("wide", _SHORT, 3, 64, 2, Recipe(400, 32, 1e-2, 50), _TWO, tuple(range(4)), 100),
-    Group("steep", _SHORT, 2, 32, 0, Recipe(600, 32, 3e-2, 50), _TWO, tuple(range(4)), 150),
+    Group("wide", _SHORT, 3, 64, 2, Recipe(400, 32, 1e-2, 50), _TWO, tuple(range(8)), 100),
+    Group("steep", _SHORT, 2, 32, 0, Recipe(1000, 32, 3e-2, 50), _TWO, tuple(range(4)), 250),
 )
 """`main` is the one whose models are compared at equal loss; the others spread tau*: longer and steeper training, more
 layers, more width, and a learning rate at which scores grow large."""
