@@ -101,7 +101,7 @@ def test_the_verdict_on_the_correlation_turns_with_the_rows(data: TrainedScores,
     assert agreement_verdict(agreement(weaker.learned())) == "not reproduced (weaker)"
     text = trained_section(weaker, taus)
     assert "r = 0.97: not reproduced (weaker).**" in text
-    assert "the two agree in size, the median ratio being 1.0" in text
+    assert "the two agree in size" in text
     heads["tau_grid"] = 10 + noise
     none = replace(data, heads=heads)
     assert agreement_verdict(agreement(none.learned())) == "not reproduced"
