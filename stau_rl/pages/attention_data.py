@@ -11,6 +11,8 @@ import pandas as pd
 
 from stau_rl.files.finished import TIMING, write_table
 from stau_rl.pages.paths import RESULTS
+from stau_rl.pages.trained_claims import TrainedScores
+from stau_rl.pages.trained_scores import HEADS
 from stau_rl.probe.folder import GROUPS, TABLE, read_probe
 from stau_rl.probe.metrics import METRICS
 from stau_rl.probe.summary import GOOD_HIGH
@@ -72,6 +74,7 @@ class AttentionData:
         masses: how row masses are spread in the silence task.
         timing: one row: seconds, device.
         taus: a row per head of `stau_rl.pages.tau_star`; None where there are none.
+        trained: the rows of `stau_rl.pages.trained_scores`; None where there are none.
     """
 
     rows: pd.DataFrame
@@ -79,13 +82,15 @@ class AttentionData:
     masses: pd.DataFrame
     timing: pd.DataFrame
     taus: pd.DataFrame | None = None
+    trained: TrainedScores | None = None
 
     @classmethod
     def load(cls, folder: Path = RESULTS) -> "AttentionData":
         """Read the committed CSV files."""
         maps, masses, timing = (pd.read_csv(folder / name) for name in (MAPS, MASSES, SECONDS))
         taus = pd.read_csv(folder / TAUS) if (folder / TAUS).is_file() else None
-        return cls(read_probe(folder / ROWS), maps, masses, timing, taus)
+        trained = TrainedScores.load(folder) if (folder / HEADS).is_file() else None
+        return cls(read_probe(folder / ROWS), maps, masses, timing, taus, trained)
 
     def tasks(self, part: str) -> list[str]:
         """The tasks of a part of the plan, in its order."""

@@ -13,7 +13,7 @@ from stau_rl.pages.attention_claims import SILENCE_BOUNDS, expected_rows, length
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.pages.attention_figures import figures
 from stau_rl.pages.markdown import table
-from stau_rl.pages.tau_star import sentence as tau_sentence
+from stau_rl.pages.trained_text import trained_section
 from stau_rl.probe.metrics import METRICS
 from stau_rl.probe.plan import MORE
 from stau_rl.probe.summary import GOOD_HIGH, cell
@@ -268,13 +268,9 @@ def _swept(data: AttentionData) -> Iterator[tuple[str, str]]:
 
 
 def _taus(data: AttentionData) -> list[str]:
-    if data.taus is None:
+    if data.taus is None or data.trained is None:
         return []
-    return [
-        "## tau* of captured scores",
-        f"{tau_sentence(data.taus)} `python -m stau_rl.pages.tau_star` trains them and writes "
-        "`notebooks/results/tau_star.csv`; `stau-rl analyse` does the same for the scores of any model.",
-    ]
+    return [trained_section(data.trained, data.taus)]
 
 
 def _made(data: AttentionData) -> list[str]:
