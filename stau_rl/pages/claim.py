@@ -123,7 +123,12 @@ def _stack(tables: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 
 def played_on(rows: pd.DataFrame) -> str:
     """Name of the GPU if one played some rows, else the processor's, or at least its architecture."""
-    return device_name("cuda" if rows["engine"].str.contains(" cuda").any() else "cpu")
+    on_gpu = rows["engine"].str.contains(" cuda").any()
+    try:
+        return device_name("cuda" if on_gpu else "cpu")
+    except (AssertionError, RuntimeError):
+        # Put together on a machine without the one that played them.
+        return "a GPU elsewhere"
 
 
 def write(data: ClaimData) -> None:
