@@ -39,7 +39,7 @@ def test_pages_and_notebook_are_those_of_the_committed_rows(data: ClaimData) -> 
 
 def test_the_page_is_short_and_its_links_lead_somewhere(data: ClaimData) -> None:
     text = page(data)
-    assert len(text.splitlines()) < 140
+    assert len(text.splitlines()) < 150
     headings = [line[3:] for line in text.splitlines() if line.startswith("## ")]
     anchors = {anchor(heading) for heading in headings}
     assert set(re.findall(r"\]\((#[^)]*)\)", text)) <= anchors
@@ -221,13 +221,15 @@ def _with_later(data: ClaimData, percent: float, *sweeps: str) -> ClaimData:
                 row = row.assign(percent=moved, percent_low=moved - 2, percent_high=moved + 2, p_value=1e-9)
             shared = {"sweep": setting.sweep, "value": setting.value, "arms": setting.arms}
             made.append(row.assign(**shared, horizon=setting.horizon, setting=setting.identity))
-    return replace(data, comparisons=adjusted(pd.concat([table, *made], ignore_index=True)))
+    # What is committed of these sweeps gives way.
+    kept = table[~table["sweep"].isin(sweeps)]
+    return replace(data, comparisons=adjusted(pd.concat([kept, *made], ignore_index=True)))
 
 
 def test_later_studies_have_their_sections_once_they_are_played(data: ClaimData) -> None:
     more = _with_later(data, -20.0, "annealed", "positive", "baselines", "entmax")
     text = page(more)
-    assert len(text.splitlines()) < 140
+    assert len(text.splitlines()) < 150
     for heading in ("Annealed schedules", "Scores that are all positive", "What one would pick instead"):
         assert f"\n## {heading}\n" in text
         for section in text.split("\n## "):
