@@ -36,8 +36,8 @@ QUANTILE_ROUNDINGS = 5.0
 KICK = 16.0
 # Scores of which the largest of a row is never below their offset.
 CENTRED = ("centred_ucb", "reward_centred_ucb")
-# The same of an escort, by the least power: its preferences cross 0, where the slope p / H has no bound, and only weights
-# that vanish there quickly hide it.
+# The same of an escort, by the least power: its preferences cross 0, where the slope p / H has no bound, and only
+# weights that vanish there quickly hide it.
 ESCORT_KICKS = ((0.0, 0.03), (2.0, 0.8), (3.0, KICK))
 # A reward below its baseline drives preferences apart, and their rounding too: largest exponent of that growth.
 GROWTH = 4.0
