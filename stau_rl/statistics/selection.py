@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from stau_rl.statistics.bootstrap import RESAMPLES, expanded_levels, group_starts, group_sums, resample_counts
-from stau_rl.statistics.means import require_finite_values
+from stau_rl.statistics.means import ROUNDING, require_finite_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def selected_bootstrap(
             percent_ends = np.quantile(100 * (drawn / base_drawn - 1), levels)
     se = float((drawn - base_drawn).std(ddof=1))
     # Resampled means of equal values differ by rounding alone.
-    rounding = 1e-13 * max(abs(mean), abs(base_mean))
+    rounding = ROUNDING * max(abs(mean), abs(base_mean))
     if se <= rounding:
         p_value = 1.0 if abs(difference) <= rounding else 0.0
     else:
