@@ -18,6 +18,7 @@ import numpy as np
 
 from stau_rl.kernels.contract import LARGEST_NORMAL, ArmTable, EngineError
 from stau_rl.kernels.head_parameters import Parameters
+from stau_rl.spec.schedule import Schedule
 
 # Largest b S of a weight within 2e-5, and largest S min(b, 1 / D) of 99 % of identical histories of ten arms.
 STEEPEST, LONGEST = 1100.0, 20.0
@@ -155,6 +156,11 @@ def _misfit_of_preferences(policy: Any, arms: ArmTable, horizon: int) -> str:
     return ""
 
 
+def _largest(value: Any, horizon: int) -> float:
+    """Largest value of a parameter, a number or a schedule, in a run of `horizon` steps."""
+    return Parameters(schedules=(value, None)).extent(0, horizon)[1] if isinstance(value, Schedule) else float(value)
+
+
 def _numbers(head: Any) -> tuple[float, ...]:
     """The constant parameters of a head."""
     values = [getattr(head, name) for name in getattr(head, "__dataclass_fields__", ())]
@@ -195,7 +201,7 @@ def _slope(
     if head.name == "softplus_norm":
         return _relative_slope(least), 0.0
     if head.name in ("power_norm", "reweight", "lssar"):
-        return float(getattr(head, "p", 1.0)) / max(spread, TINY), 0.0
+        return _largest(head.p, horizon) / max(spread, TINY), 0.0
     return _measured_slope(head, least, top, horizon), 0.0
 
 

@@ -260,3 +260,12 @@ def test_an_offset_decides_nothing_for_heads_that_see_differences(score: str, of
     for head in ("softmax(beta=3)", "sparsemax", "entmax15", "entmax(alpha=1.3)"):
         plain, moved = (play("torch", f"{score}({given}) | {head}", table, 12) for given in ("", f"offset={offset}"))
         np.testing.assert_array_equal(moved.actions, plain.actions)
+
+
+@pytest.mark.parametrize("head", ["power_norm(p=t)", "reweight(p=1+1/t)", "lssar(p=sqrt(t))"])
+def test_the_guard_reads_schedules_of_every_power(head: str) -> None:
+    policy = parse_policy(f"ucb | {head}")
+    assert str(choose_engine(policy, table_of("bernoulli(k=3)"), 9, device="cpu")) == "torch cpu float64"
+    assert misfit(policy, table_of("bernoulli(k=3)"), 9) == ""
+    why = misfit(parse_policy("ucb | power_norm(p=t)"), table_of("bernoulli(k=3)"), 2000)
+    assert "changes a log weight by" in why

@@ -106,6 +106,8 @@ class CentredUcb(Ucb):
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
         scores = self._bounds(state, dtype)
+        # From the first, so that scores that are all equal are exactly 0: some heads have no weight there.
+        scores = scores - scores[:1]
         return scores - (scores.mean(0, keepdim=True) - self.offset)
 
 
