@@ -156,8 +156,8 @@ def paired_test(values: ArrayLike, baseline: ArrayLike) -> float:
         baseline: float64 [n], paired with `values` instance by instance.
 
     Returns:
-        The p-value; nan with n = 1. Where all differences are equal but for rounding: 1 if they are 0, else 0 (the
-        limit).
+        The p-value; nan with n = 1. Where all differences are equal but for rounding no variance shows: then 1 if they
+        are 0, else that of the sign test, 2^(1 - n).
 
     Raises:
         ValueError: the two are not finite vectors of one length n >= 1.
@@ -170,7 +170,7 @@ def paired_test(values: ArrayLike, baseline: ArrayLike) -> float:
         return np.nan
     rounding = ROUNDING * float(max(np.abs(x).mean(), np.abs(y).mean()))
     if difference.se <= rounding:
-        return 1.0 if abs(difference.mean) <= rounding else 0.0
+        return 1.0 if abs(difference.mean) <= rounding else 2.0 ** (1 - x.size)
     return float(2 * special.stdtr(x.size - 1, -abs(difference.mean) / difference.se))
 
 

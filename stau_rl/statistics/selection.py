@@ -26,7 +26,8 @@ class SelectedComparison:
         percent: 100 (mean / baseline mean - 1), of a baseline above 0 alone.
         percent_low: lower end of its interval.
         percent_high: upper end of its interval.
-        p_value: two-sided, of equal means: Student's t of the difference over its bootstrap standard error.
+        p_value: two-sided, of equal means: Student's t of the difference over its bootstrap standard error; where that
+            is 0, that of the sign test, 2^(1 - n), or 1 for equal means.
     """
 
     difference: float
@@ -93,7 +94,7 @@ def selected_bootstrap(
     # Resampled means of equal values differ by rounding alone.
     rounding = ROUNDING * max(abs(mean), abs(base_mean))
     if se <= rounding:
-        p_value = 1.0 if abs(difference) <= rounding else 0.0
+        p_value = 1.0 if abs(difference) <= rounding else 2.0 ** (1 - n)
     else:
         p_value = float(2 * stats.t.sf(abs(difference) / se, n - 1))
     return SelectedComparison(
