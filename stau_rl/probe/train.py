@@ -98,8 +98,8 @@ def require_finite_logits(models: ProbeModels, logits: Tensor, when: str) -> Non
     if not bool(good.all()):
         which, seed = divmod(int(good.int().argmin()), len(models.seeds))
         raise ValueError(
-            f"the logits of {models.specs[which]}, seed {models.seeds[seed]}, are not finite {when}; a smaller rate, or "
-            "another head, may help"
+            f"the logits of {models.specs[which]}, seed {models.seeds[seed]}, are not finite {when}; a smaller rate or "
+            "another head may help"
         )
 
 
