@@ -57,7 +57,7 @@ class Mean(Score):
 
 @dataclass(frozen=True, slots=True)
 class Ucb(Score):
-    """Upper confidence bound: mean_k + c sqrt(2 ln N / n_k), N pulls so far.
+    """Upper confidence bound: mean_k + c sqrt(2 ln N / n_k), N steps so far.
 
     Source: Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the multiarmed bandit problem", 2002 (UCB1, c = 1).
 
