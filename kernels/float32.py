@@ -18,6 +18,7 @@ import numpy as np
 
 from stau_rl.kernels.contract import LARGEST_NORMAL, ArmTable, EngineError
 from stau_rl.kernels.head_parameters import Parameters
+from stau_rl.spec.schedule import Schedule
 
 # Largest b S of a weight within 2e-5, and largest S min(b, 1 / D) of 99 % of identical histories of ten arms.
 STEEPEST, LONGEST = 1100.0, 20.0
@@ -36,6 +37,11 @@ QUANTILE_ROUNDINGS = 5.0
 KICK = 16.0
 # Scores of which the largest of a row is never below their offset.
 CENTRED = ("centred_ucb", "reward_centred_ucb")
+# The same of an escort, by the least power: its preferences cross 0, where the slope p / H has no bound, and only
+# weights that vanish there quickly hide it.
+ESCORT_KICKS = ((0.0, 0.03), (2.0, 0.8), (3.0, KICK))
+# A reward below its baseline drives preferences apart, and their rounding too: largest exponent of that growth.
+GROWTH = 4.0
 # Heads that see differences of scores alone.
 SHIFT_FREE = ("softmax", "argmax", "sparsemax", "entmax15", "entmax")
 
@@ -129,12 +135,30 @@ def _misfit_of_preferences(policy: Any, arms: ArmTable, horizon: int) -> str:
     alpha = float(policy.alpha)
     slope, power = _slope(policy.head, "ucb", 0.0, 1.0, 1.0, 1.0, horizon)
     kick = slope * slope * alpha * reach
-    if kick > KICK or power > POWER or max(reach, alpha, *_numbers(policy.head)) > EXTREME:
+    largest = KICK
+    if policy.head.name == "escort":
+        least = Parameters.of(policy.head).extent(0, horizon)[0]
+        largest = next(limit for start, limit in reversed(ESCORT_KICKS) if least >= start)
+    if kick > largest or power > POWER or max(reach, alpha, *_numbers(policy.head)) > EXTREME:
         return (
             f"rewards up to {reach:.3g} from the baseline move a log weight by up to {kick:.3g} at once, more than "
             f"float32 preferences can take: {policy}"
         )
+    _, _, below, above, _, _ = arms.levels()
+    # Against a mean of rewards they lie on both sides of the baseline, and what grows shrinks again.
+    lack = max(0.0, -(below + above) / 2.0) if policy.baseline == "none" else 0.0
+    growth = slope * slope * alpha * lack * min(horizon, STEPS) / arms.arms
+    if growth > GROWTH:
+        return (
+            f"rewards of about {-lack:.3g} against no baseline drive preferences apart, and their rounding by a factor "
+            f"of up to exp({growth:.3g}), more than float32 preferences can take: {policy}"
+        )
     return ""
+
+
+def _largest(value: Any, horizon: int) -> float:
+    """Largest value of a parameter, a number or a schedule, in a run of `horizon` steps."""
+    return Parameters(schedules=(value, None)).extent(0, horizon)[1] if isinstance(value, Schedule) else float(value)
 
 
 def _numbers(head: Any) -> tuple[float, ...]:
@@ -177,7 +201,7 @@ def _slope(
     if head.name == "softplus_norm":
         return _relative_slope(least), 0.0
     if head.name in ("power_norm", "reweight", "lssar"):
-        return float(getattr(head, "p", 1.0)) / max(spread, TINY), 0.0
+        return _largest(head.p, horizon) / max(spread, TINY), 0.0
     return _measured_slope(head, least, top, horizon), 0.0
 
 

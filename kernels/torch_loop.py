@@ -79,7 +79,7 @@ class State:
     Attributes:
         table: the arms.
         dtype: the engine's floating-point type.
-        step: t, the number of pulls so far.
+        step: t, the number of steps so far.
         counts: pulls per arm, int64 [arms, instances].
         sums: reward sums per arm, float64 [arms, instances].
         total: sum of all rewards, float64 [instances].

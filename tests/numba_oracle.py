@@ -130,7 +130,7 @@ POLICIES = {
     "boltzmann_gumbel": BoltzmannGumbel(),
     "gradient softmax": GradientBandit(),
     "gradient s_tau": GradientBandit(0.2, "mean_including", STau(2.0)),
-    "gradient escort": GradientBandit(0.1, "mean_before", Escort()),
+    "gradient escort": GradientBandit(0.02, "mean_before", Escort()),
 }
 NOTHING, NOWHERE = np.empty(0), np.empty(0, dtype=np.int64)
 

@@ -89,6 +89,19 @@ SIDES = [
     ("gaussian(k=10, loc=200)", "gradient_bandit(alpha=0.1, baseline=mean_before)", False),
     ("gaussian(k=10)", "gradient_bandit(alpha=0.1, head=softmax(beta=2))", True),
     ("gaussian(k=10)", "gradient_bandit(alpha=0.1, head=softmax(beta=4))", False),
+    # Preferences of an escort cross 0, where its slope p / H has no bound; the higher p, the less weight there.
+    ("bernoulli(k=10)", "gradient_bandit(alpha=0.02, head=escort(p=1))", True),
+    ("bernoulli(k=10)", "gradient_bandit(alpha=0.04, head=escort(p=1))", False),
+    ("gaussian(k=10)", "gradient_bandit(alpha=0.1, head=escort(p=1))", False),
+    ("bernoulli(k=10)", "gradient_bandit(alpha=0.1, head=escort(p=2))", True),
+    ("bernoulli(k=10)", "gradient_bandit(alpha=0.3, head=escort(p=2))", False),
+    ("bernoulli(k=10)", "gradient_bandit(alpha=0.3, head=escort(p=3))", True),
+    # Rewards below no baseline drive preferences apart, rounding included.
+    ("gaussian(k=10, loc=-0.3, scale=0.1)", "gradient_bandit(alpha=0.1, baseline=none)", True),
+    ("gaussian(k=10, loc=-0.6, scale=0.1)", "gradient_bandit(alpha=0.1, baseline=none)", False),
+    ("gaussian(k=10, loc=0.6, scale=0.1)", "gradient_bandit(alpha=0.1, baseline=none)", True),
+    ("gaussian(k=10, loc=-0.6, scale=0.1)", "gradient_bandit(alpha=0.1, baseline=mean_before)", True),
+    ("gaussian(k=10, loc=-0.6, scale=0.1)", "gradient_bandit(alpha=0.02, baseline=none, head=s_tau(tau=3))", False),
 ]
 
 
@@ -146,6 +159,21 @@ def test_the_reference_says_why_it_plays() -> None:
     for engine in ("numba", "triton"):
         with pytest.raises(Float32Error, match=r"float32 preferences .*; engine='torch' runs it$"):
             ENGINES[engine].check(policy, table, 1000)
+
+
+@pytest.mark.parametrize(
+    ("arms", "policy"),
+    [
+        ("gaussian(k=10, loc=-3, scale=0.1, sigma=0.1)", "gradient_bandit(alpha=0.1, baseline=none)"),
+        ("gaussian(k=10, loc=-3, scale=0.1, sigma=0.1)", "gradient_bandit(baseline=none, head=s_tau(tau=3))"),
+        ("gaussian(k=5)", "gradient_bandit(alpha=0.4, head=escort(p=1))"),
+    ],
+)
+def test_preferences_that_rounding_drives_apart_are_float64(arms: str, policy: str) -> None:
+    table = table_of(arms, 60)
+    wide, narrow = (play("torch", policy, table, 400, dtype) for dtype in ("float64", "float32"))
+    assert (wide.actions == narrow.actions).all(axis=0).mean() < 0.9
+    assert str(choose_engine(parse_policy(policy), table, 400, device="cpu")) == "torch cpu float64"
 
 
 def test_the_reference_in_float32_is_guarded_too() -> None:
@@ -232,3 +260,12 @@ def test_an_offset_decides_nothing_for_heads_that_see_differences(score: str, of
     for head in ("softmax(beta=3)", "sparsemax", "entmax15", "entmax(alpha=1.3)"):
         plain, moved = (play("torch", f"{score}({given}) | {head}", table, 12) for given in ("", f"offset={offset}"))
         np.testing.assert_array_equal(moved.actions, plain.actions)
+
+
+@pytest.mark.parametrize("head", ["power_norm(p=t)", "reweight(p=1+1/t)", "lssar(p=sqrt(t))"])
+def test_the_guard_reads_schedules_of_every_power(head: str) -> None:
+    policy = parse_policy(f"ucb | {head}")
+    assert str(choose_engine(policy, table_of("bernoulli(k=3)"), 9, device="cpu")) == "torch cpu float64"
+    assert misfit(policy, table_of("bernoulli(k=3)"), 9) == ""
+    why = misfit(parse_policy("ucb | power_norm(p=t)"), table_of("bernoulli(k=3)"), 2000)
+    assert "changes a log weight by" in why

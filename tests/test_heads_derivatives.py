@@ -23,7 +23,7 @@ EVERY: list[Head] = [
     PowerNorm(2.0, 0.1, centre="mean"),
     parse_head("reweight(inner=sparsemax, p=2)"),
 ]
-PARAMETERS = [(head, name) for head in EVERY for name in head._ranges() if name != "eps"]
+PARAMETERS = [(head, name) for head in EVERY for name in head._ranges()]
 each_head = pytest.mark.parametrize("head", EVERY, ids=str)
 MASK = torch.tensor([[True, True, False, True, True], [True] * 5])
 # No two scores tie, none is 0, and no row of a sparse map has an entry on the border of its support.

@@ -240,3 +240,15 @@ def test_examples_in_docstrings(name):
     results = doctest.testmod(importlib.import_module(f"stau_rl.{name}"))
     assert results.attempted > 0
     assert results.failed == 0
+
+
+def test_a_learned_eps_of_s_tau_has_its_gradient() -> None:
+    """d log f / d eps = tau / (softplus(s) + eps), also where tau is learned with it."""
+    scores = torch.tensor([0.3, -1.2, 2.0], dtype=torch.float64)
+    for learn in (("eps",), ("tau", "eps")):
+        module = HeadModule("s_tau(tau=3, eps=0.01)", learn=learn).double()
+        module(scores)[0].backward()
+        pull = 3.0 / (torch.nn.functional.softplus(scores) + 0.01)
+        weights = module(scores).exp().detach()
+        expected = (pull[0] - (weights * pull).sum()) * module.raw("eps").sigmoid()
+        torch.testing.assert_close(module.raw("eps").grad, expected.detach(), rtol=1e-6, atol=0.0)

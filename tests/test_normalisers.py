@@ -326,3 +326,15 @@ def test_rows_beside_a_dead_one_are_as_they_are_alone(dtype):
         (weights[:200].exp() * slope).sum().backward()
         out.append((weights[:200].detach(), rows.grad[:200]))
     torch.testing.assert_close(out[0], out[1], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gate", ["none", "sink", "hill", "clamp"])
+def test_a_row_of_equal_scores_has_nothing_above_its_mean(gate: str, dtype: torch.dtype) -> None:
+    head = parse_head(f"power_norm(p=0.5, gate={gate}, centre=mean)")
+    for n in range(1, 40):
+        for value in (0.1, 0.3, -0.7, 1.1):
+            scores = torch.full((2, n + 1), value, dtype=dtype)
+            scores[:, n] = torch.tensor([9.0, -math.inf])
+            mask = torch.arange(n + 1) < torch.tensor([[n], [n + 1]])
+            assert (head.weights(scores, mask=mask) == 0.0).all(), (n, value)

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
 from stau_rl.envs.tasks import parse_task
+from stau_rl.probe.metrics import evaluate
 from stau_rl.probe.model import ProbeModels, Shape
 from stau_rl.probe.train import Recipe, items, train
 
@@ -143,3 +144,18 @@ def test_every_preset_trains_with_finite_gradients(name: str) -> None:
         assert torch.isfinite(values).all()
         assert values.grad is not None
         assert torch.isfinite(values.grad).all()
+
+
+@pytest.mark.parametrize("head", ["softmax", "pn_fir_tau"])
+def test_a_model_that_diverges_is_named(head: str) -> None:
+    """Weights of nan would be tested without a word: their masses compare as an auroc of 1."""
+    task = parse_task("silence(pairs=3, keys=6, values=5)")
+    models = ProbeModels(task, [parse_attention("sparsemax"), parse_attention(head)], (4, 7), Shape(width=8), CPU)
+    with pytest.raises(ValueError, match=r"^the logits of .*, seed 4, are not finite in step 5 of 5 at rate 1e\+30; "):
+        train(models, Recipe(steps=5, batch=4, rate=1e30, warm_up=0))
+    models = ProbeModels(task, [parse_attention("sparsemax"), parse_attention(head)], (4, 7), Shape(width=8), CPU)
+    with torch.no_grad():
+        models.models.weights["unembedding"][3] = math.nan
+    with pytest.raises(ValueError, match=r"^the logits of .*seed 7, are not finite after its training; ") as caught:
+        evaluate(models, task, 4)
+    assert str(parse_attention(head)) in str(caught.value)

@@ -130,7 +130,15 @@ def test_degenerate_paired_tests() -> None:
     x = _sample(5)
     assert np.isnan(paired_test([1.0], [2.0]))
     assert paired_test(x, x) == 1.0
-    assert paired_test([1.0, 2.0], [0.5, 1.5]) == 0.0
+    # Two equal differences out of four sign patterns.
+    assert paired_test([1.0, 2.0], [0.5, 1.5]) == 0.5
+    # .1 + .2 and .3, and sums of the same terms in another order: they differ by rounding alone.
+    assert paired_test([0.1 + 0.2] * 5, [0.3] * 5) == 1.0
+    terms = np.random.default_rng(3).normal(1.0, 1.0, (10, 400))
+    forward, backward = (np.add.accumulate(order)[-1] for order in (terms, terms[::-1]))
+    assert (forward != backward).any()
+    assert paired_test(forward, backward) == 1.0
+    assert paired_test(forward + 1e-9, forward) < 1e-100
     with pytest.raises(ValueError, match="got 2 and 3"):
         paired_test([1.0, 2.0], [1.0, 2.0, 3.0])
 

@@ -106,3 +106,20 @@ def test_environments_see_the_first_of_equal_arms() -> None:
     model.reset(np.empty((0, 2)), None)
     assert model.best_arm.tolist() == [0, 0]
     assert model.regret(np.array([0, 1])).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("arms", [3, 7, 10])
+def test_equal_centred_scores_have_no_weight_where_a_head_has_none_at_zero(dtype: str, arms: int) -> None:
+    """Every arm pays .3, so after the forced pulls all scores are equal, and softpick abstains from then on."""
+    table = arm_table(TableArms.of({str(k): [0.3] for k in range(arms)}), 0, 0, 5)
+    block = ENGINES["torch"].simulate(
+        parse_policy("centred_ucb | softpick"),
+        table,
+        seed=0,
+        first_instance=0,
+        horizon=60,
+        checkpoints=np.array([60]),
+        dtype=dtype,
+    )
+    assert (block.pulls == 1).all()

@@ -57,7 +57,7 @@ class Mean(Score):
 
 @dataclass(frozen=True, slots=True)
 class Ucb(Score):
-    """Upper confidence bound: mean_k + c sqrt(2 ln N / n_k), N pulls so far.
+    """Upper confidence bound: mean_k + c sqrt(2 ln N / n_k), N steps so far.
 
     Source: Auer, Cesa-Bianchi, Fischer, "Finite-time analysis of the multiarmed bandit problem", 2002 (UCB1, c = 1).
 
@@ -106,6 +106,8 @@ class CentredUcb(Ucb):
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
         scores = self._bounds(state, dtype)
+        # From the first, so that scores that are all equal are exactly 0: some heads have no weight there.
+        scores = scores - scores[:1]
         return scores - (scores.mean(0, keepdim=True) - self.offset)
 
 

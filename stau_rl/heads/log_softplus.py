@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stau_rl.heads.normalise import log_parameter
+
 SMALL = -15.0
 # log(softplus(s) + eps) is taken directly from this eps on: the sum is then relatively accurate in float32 too, though
 # softplus underflows below -103.
@@ -72,16 +74,27 @@ class _LogPhiBothWays(_LogPhi):
         return tangent * log_phi_slope(scores, log_phi(scores, ctx.eps))
 
 
-def log_phi(scores: Tensor, eps: float = 1e-8) -> Tensor:
+def _log_phi_of_tensor(scores: Tensor, eps: Tensor) -> Tensor:
+    """The same for a bound eps, to which gradients go: 1 / (softplus(s) + eps)."""
+    pair = torch.broadcast_tensors(log_phi(scores, 0.0), log_parameter(eps, scores))
+    top = torch.maximum(*pair).detach()
+    top = torch.where(top.isneginf(), 0.0, top)
+    total = sum((one - top).exp() for one in pair)
+    return top + torch.where(total > 0, torch.where(total > 0, total, 1.0).log(), -torch.inf)
+
+
+def log_phi(scores: Tensor, eps: float | Tensor = 1e-8) -> Tensor:
     """log(softplus(s) + eps), elementwise, differentiable any number of times, both ways.
 
     Args:
         scores: float32 or float64 tensor; -inf is legal (log eps, or -inf where eps = 0).
-        eps: the floor of the map, >= 0.
+        eps: the floor of the map, >= 0; a number, or a tensor that broadcasts against `scores`, which has a gradient.
 
     Returns:
         A tensor of the same shape and dtype.
     """
+    if isinstance(eps, Tensor):
+        return _log_phi_of_tensor(scores, eps)
     run = _LogPhi if torch.compiler.is_compiling() else _LogPhiBothWays
     out: Tensor = run.apply(scores, eps)
     return out

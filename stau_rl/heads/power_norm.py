@@ -102,5 +102,9 @@ def _mean(scores: Tensor, dim: int, mask: Tensor | None, part: float = 1.0) -> T
     """
     counted = ~torch.isneginf(scores) if mask is None else mask & ~torch.isneginf(scores)
     n = count_entries(scores, dim, counted).clamp(min=1.0)
-    seen = torch.where(counted, scores, 0.0)
-    return seen.sum(dim, keepdim=True) / n if part == 1.0 else (seen * (part / n)).sum(dim, keepdim=True)
+    if part != 1.0:
+        return (torch.where(counted, scores, 0.0) * (part / n)).sum(dim, keepdim=True)
+    # From the largest, so that scores that are all equal have exactly their own mean, and nothing above it.
+    top = torch.where(counted, scores, -torch.inf).detach().amax(dim, keepdim=True)
+    top = torch.where(top.isneginf(), 0.0, top)
+    return top + torch.where(counted, scores - top, 0.0).sum(dim, keepdim=True) / n

@@ -198,8 +198,8 @@ class STau(PowerHead):
         return log_phi(scores, self.fixed(self.eps))
 
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-        """Log-weights in the working dtype; the plain form where tau is a number, as it needs no gradient there."""
-        if not isinstance(self.tau, Tensor):
+        """Log-weights in the working dtype; the plain form where tau is a number or eps has a gradient."""
+        if not isinstance(self.tau, Tensor) or isinstance(self.eps, Tensor):
             return PowerHead.unchecked_log_weights(self, scores, dim, mask)
         scores, mask = prepare(scores, mask)
         return unchecked_log_s_tau(scores, self.tau, self.fixed(self.eps), dim, mask)

@@ -10,7 +10,7 @@ from torch import Tensor
 from stau_rl.agents.attention.attention import DEAD
 from stau_rl.envs.tasks.task import Batch, Task
 from stau_rl.probe.model import ProbeModels
-from stau_rl.probe.train import EVALUATION, items
+from stau_rl.probe.train import EVALUATION, items, require_finite_logits
 
 METRICS = {
     "recall": "answerable queries that choose the right slot",
@@ -50,6 +50,9 @@ def evaluate(models: ProbeModels, task: Task, count: int) -> tuple[dict[str, Ten
     Returns:
         Every metric, float64 [models], nan where the task has no such queries; and how the masses are spread, counts
         [models, 2, bins] of answerable and unanswerable queries in equal bins of [0, 1], larger masses in the last.
+
+    Raises:
+        ValueError: the logits of a model are not finite.
     """
     rows: dict[str, list[Tensor]] = {}
     each = len(models.specs) * len(models.seeds)
@@ -75,6 +78,7 @@ def spread(mass: Tensor, answerable: Tensor) -> Tensor:
 def measure_rows(models: ProbeModels, task: Task, batch: Batch) -> dict[str, Tensor]:
     """What every query gives: [models, items, queries] each."""
     logits, seen = models.forward(batch)
+    require_finite_logits(models, logits, "after its training")
     groups = len(models.specs)
     slot, target, tokens = (part.repeat(groups, 1, 1) for part in (batch.slot, batch.target, batch.tokens))
     key = tokens.gather(-1, batch.query.repeat(groups, 1, 1))

@@ -18,6 +18,8 @@ from stau_rl.probe.model import ProbeModels
 
 # Items from here on are for evaluation; training never gets there.
 EVALUATION = 1 << 40
+# Steps between two looks at the models, which a GPU has to be waited for.
+LOOK = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,9 @@ def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | N
 
     Returns:
         Dead-row share of the first batch, before any step and after calibration: [models].
+
+    Raises:
+        ValueError: the logits of a model are not finite; looked at now and then.
     """
     models.calibrate(items(models, models.task, 0, recipe.batch))
     optimiser = torch.optim.Adam(models.trained(), lr=recipe.rate, betas=(0.9, 0.99), fused=True)
@@ -80,9 +85,22 @@ def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | N
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         optimiser.step()
-        if report is not None and (step % 50 == 49 or step == recipe.steps - 1):
-            report(step + 1)
+        if step % LOOK == LOOK - 1 or step == recipe.steps - 1:
+            require_finite_logits(models, logits, f"in step {step + 1} of {recipe.steps} at rate {recipe.rate:g}")
+            if report is not None:
+                report(step + 1)
     return dead
+
+
+def require_finite_logits(models: ProbeModels, logits: Tensor, when: str) -> None:
+    """Raise a ValueError that names the first model whose logits [models, ...] are not all finite."""
+    good = logits.detach().isfinite().flatten(1).all(1)
+    if not bool(good.all()):
+        which, seed = divmod(int(good.int().argmin()), len(models.seeds))
+        raise ValueError(
+            f"the logits of {models.specs[which]}, seed {models.seeds[seed]}, are not finite {when}; a smaller rate or "
+            "another head may help"
+        )
 
 
 def items(models: ProbeModels, task: Task, first: int, count: int) -> Batch:

@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 TAIL = 0.05
+# Means that differ by less, relative to their size, differ by rounding.
+ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,8 @@ def paired_test(values: ArrayLike, baseline: ArrayLike) -> float:
         baseline: float64 [n], paired with `values` instance by instance.
 
     Returns:
-        The p-value; nan with n = 1. Where all differences are equal: 1 if they are 0, else 0 (the limit).
+        The p-value; nan with n = 1. Where all differences are equal but for rounding no variance shows: then 1 if they
+        are 0, else that of the sign test, 2^(1 - n).
 
     Raises:
         ValueError: the two are not finite vectors of one length n >= 1.
@@ -165,8 +168,9 @@ def paired_test(values: ArrayLike, baseline: ArrayLike) -> float:
     difference = mean_interval(x - y)
     if np.isnan(difference.se):
         return np.nan
-    if difference.se == 0:
-        return 1.0 if difference.mean == 0 else 0.0
+    rounding = ROUNDING * float(max(np.abs(x).mean(), np.abs(y).mean()))
+    if difference.se <= rounding:
+        return 1.0 if abs(difference.mean) <= rounding else 2.0 ** (1 - x.size)
     return float(2 * special.stdtr(x.size - 1, -abs(difference.mean) / difference.se))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from stau_rl.statistics.bootstrap import RESAMPLES, expanded_levels, group_starts, group_sums, resample_counts
-from stau_rl.statistics.means import require_finite_values
+from stau_rl.statistics.means import ROUNDING, require_finite_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,8 @@ class SelectedComparison:
         percent: 100 (mean / baseline mean - 1), of a baseline above 0 alone.
         percent_low: lower end of its interval.
         percent_high: upper end of its interval.
-        p_value: two-sided, of equal means: Student's t of the difference over its bootstrap standard error.
+        p_value: two-sided, of equal means: Student's t of the difference over its bootstrap standard error; where that
+            is 0, that of the sign test, 2^(1 - n), or 1 for equal means.
     """
 
     difference: float
@@ -91,9 +92,9 @@ def selected_bootstrap(
             percent_ends = np.quantile(100 * (drawn / base_drawn - 1), levels)
     se = float((drawn - base_drawn).std(ddof=1))
     # Resampled means of equal values differ by rounding alone.
-    rounding = 1e-13 * max(abs(mean), abs(base_mean))
+    rounding = ROUNDING * max(abs(mean), abs(base_mean))
     if se <= rounding:
-        p_value = 1.0 if abs(difference) <= rounding else 0.0
+        p_value = 1.0 if abs(difference) <= rounding else 2.0 ** (1 - n)
     else:
         p_value = float(2 * stats.t.sf(abs(difference) / se, n - 1))
     return SelectedComparison(
