@@ -206,7 +206,8 @@ def test_the_table_of_claims_follows_the_rows(data: ClaimData, tmp_path: Path) -
 
 def _with_later(data: ClaimData, percent: float, *sweeps: str) -> ClaimData:
     """The data with rows of the later studies, made from those of bonus 0.25: every difference as given."""
-    table = data.comparisons
+    # What is committed of these sweeps gives way.
+    table = data.comparisons[~data.comparisons["sweep"].isin(sweeps)]
     tuned = table[(table["comparison"] == "tuned") & (table["value"] == f"{ARMS['Bernoulli']} c 0.25")]
     first, other = (tuned[tuned["policy"].str.contains(head)] for head in ("softmax", "s_tau"))
     made = []
@@ -221,9 +222,7 @@ def _with_later(data: ClaimData, percent: float, *sweeps: str) -> ClaimData:
                 row = row.assign(percent=moved, percent_low=moved - 2, percent_high=moved + 2, p_value=1e-9)
             shared = {"sweep": setting.sweep, "value": setting.value, "arms": setting.arms}
             made.append(row.assign(**shared, horizon=setting.horizon, setting=setting.identity))
-    # What is committed of these sweeps gives way.
-    kept = table[~table["sweep"].isin(sweeps)]
-    return replace(data, comparisons=adjusted(pd.concat([kept, *made], ignore_index=True)))
+    return replace(data, comparisons=adjusted(pd.concat([table, *made], ignore_index=True)))
 
 
 def test_later_studies_have_their_sections_once_they_are_played(data: ClaimData) -> None:
