@@ -94,9 +94,7 @@ def test_verdicts_follow_the_rows(data: AttentionData, asked: Asked, trained: Tr
     now = _verdicts(data, asked, trained)
     assert now["gate by the largest score, learned from 0"] == "reproduced on 35 of 40"
     assert now["other heads make it up"] == now["pn_fir_tau makes nothing up"] == "another cause"
-    assert (
-        now["only normalised heads decode"] == now["only calibrated heads keep recall under noise"] == "not reproduced"
-    )
+    assert now["only normalised heads decode"] == now["calibrated heads alone stand noise"] == "not reproduced"
     assert now["p = 15 for long items"] == now["softplus is the best inner map"] == "not reproduced"
     silent = _changed(asked, "gates", gate("clamp", 0.0), "mass_unanswerable", 0.5)
     moved = _verdicts(data, silent, trained)

@@ -106,9 +106,9 @@ def _recall(data: AttentionData, asked: Asked) -> list[Line]:
             RECALL,
         ),
         Line(
-            "only calibrated heads stand noise",
+            "calibrated heads alone stand noise",
             "-",
-            f"{_two(plainly)}, calibrated {_two(set_first)}",
+            f"{_two(plainly)}, these {_two(set_first)}",
             "not reproduced" if kept else "reproduced",
             RECALL,
         ),
