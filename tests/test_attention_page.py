@@ -1,4 +1,4 @@
-"""docs/attention.md: the same bytes from the committed rows, and verdicts that follow numbers."""
+"""docs/attention_tables.md: the same bytes from the committed rows, and verdicts that follow numbers."""
 
 import shutil
 from dataclasses import replace
@@ -15,7 +15,7 @@ from stau_rl.pages import attention as attention_page
 from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
 from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionData, publish
 from stau_rl.pages.attention_figures import figures, save_figures
-from stau_rl.pages.attention_text import page
+from stau_rl.pages.attention_text import tables_page as page
 from stau_rl.pages.notebooks import ATTENTION, notebook
 from stau_rl.pages.paths import RESULTS, ROOT
 from stau_rl.probe.model import Shape
@@ -30,7 +30,7 @@ def data() -> AttentionData:
 
 
 def test_page_and_notebook_are_those_of_the_committed_rows(data: AttentionData) -> None:
-    assert attention_page.PAGE.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.pages.attention"
+    assert attention_page.TABLES.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.pages.attention"
     assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(ATTENTION), (
         "run python -m stau_rl.pages.attention"
     )

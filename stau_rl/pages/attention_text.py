@@ -1,4 +1,4 @@
-"""The text of docs/attention.md, written from the committed rows."""
+"""The text of docs/attention_tables.md, written from the committed rows."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -13,7 +13,7 @@ from stau_rl.pages.attention_claims import SILENCE_BOUNDS, expected_rows, length
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.pages.attention_figures import figures
 from stau_rl.pages.markdown import table
-from stau_rl.pages.trained_text import trained_section
+from stau_rl.pages.trained_tables import trained_appendix
 from stau_rl.probe.metrics import METRICS
 from stau_rl.probe.plan import MORE
 from stau_rl.probe.summary import GOOD_HIGH, cell
@@ -25,10 +25,10 @@ MASSES = ("mass_answerable", "mass_unanswerable", "auroc", "risk_80", "aurc", "d
 ROWS = ("sink_mass", "entropy", "top1_mass", "top10_mass", "below_1e6", "kurtosis")
 
 
-def page(data: AttentionData) -> str:
-    """The whole page as Markdown; a part that the rows do not hold is left out."""
+def tables_page(data: AttentionData) -> str:
+    """The page of tables as Markdown; a part that the rows do not hold is left out."""
     parts = [
-        "# Attention heads as decision modules: recall, silence, length",
+        "# Attention heads: all tables",
         "\n".join(f"- {sentence}" for sentence in openings.attention(data)),
         _picture(data, "attention_silence.png", "Row mass with and without an answer"),
         "Written by `python -m stau_rl.pages.attention` from `notebooks/results/attention_*.csv`; the verdicts below "
@@ -268,9 +268,7 @@ def _swept(data: AttentionData) -> Iterator[tuple[str, str]]:
 
 
 def _taus(data: AttentionData) -> list[str]:
-    if data.taus is None or data.trained is None:
-        return []
-    return [trained_section(data.trained, data.taus)]
+    return [] if data.trained is None else [trained_appendix(data.trained)]
 
 
 def _made(data: AttentionData) -> list[str]:
