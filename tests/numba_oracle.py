@@ -127,6 +127,7 @@ POLICIES = {
     "random": Random(),
     "eps_greedy": EpsGreedy(),
     "thompson": Thompson(),
+    "thompson prior": Thompson(0.4, 0.5, 0.9),
     "boltzmann_gumbel": BoltzmannGumbel(),
     "gradient softmax": GradientBandit(),
     "gradient s_tau": GradientBandit(0.2, "mean_including", STau(2.0)),

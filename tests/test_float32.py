@@ -49,6 +49,9 @@ SIDES = [
     ("gaussian(k=10, loc=100)", "ucb | softmax(beta=0.3)", False),
     ("gaussian(k=2, loc=100)", "ucb | softmax(beta=1)", True),
     ("gaussian(k=2, loc=250)", "ucb | softmax(beta=1)", False),
+    # Two numbers of this size may still be multiplied.
+    ("bernoulli(k=2)", "ucb(c=2e29) | softmax(beta=1e-31)", True),
+    ("bernoulli(k=2)", "ucb(c=4e30) | softmax(beta=1e-31)", False),
     # A weight stays within 2e-5: slope times the largest score that is met.
     ("bernoulli(k=10)", "ucb | softmax(beta=256)", True),
     ("bernoulli(k=10)", "ucb | softmax(beta=512)", False),

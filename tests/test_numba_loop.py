@@ -40,7 +40,7 @@ from stau_rl.kernels.cpu.math import device
 CASES = [(name, "bernoulli") for name in POLICIES] + [
     (name, kind)
     for kind in ("gaussian", "table")
-    for name in ("centred s_tau", "clamp", "ucb1", "greedy", "thompson", "gradient escort")
+    for name in ("centred s_tau", "clamp", "ucb1", "greedy", "thompson", "thompson prior", "gradient escort")
 ]
 
 

@@ -112,6 +112,11 @@ def test_twins_look_like_their_originals() -> None:
     alike = torch.cosine_similarity(table[twins.start : twins.stop], table[keys.start : keys.stop], dim=-1)
     # The deviation of a correlation of 0.9 is 0.19 / sqrt(512) = 0.0084.
     assert (alike - 0.9).abs().max() < 6 * 0.0084
+    # Their own draw is still in them: what the keys do not explain has the deviation that keeps the length.
+    rest = table[twins.start : twins.stop] - 0.9 * table[keys.start : keys.stop]
+    assert abs(float(rest.std() / table[keys.start : keys.stop].std()) / 0.19**0.5 - 1) < 5 * (2 * rest.numel()) ** -0.5
+    correlation = torch.corrcoef(torch.stack([rest.flatten(), table[keys.start : keys.stop].flatten()]))[0, 1]
+    assert abs(float(correlation)) < 5 * rest.numel() ** -0.5
 
 
 def test_the_learning_rate_warms_up_and_falls_along_a_cosine() -> None:

@@ -130,6 +130,13 @@ def test_an_update_of_a2c_against_numpy(normalise):
     assert_same(found, numpy_gradient(weights, numpy_batch(weights, 0.7), **given))
 
 
+def test_a2c_takes_the_whole_return_unless_told_otherwise():
+    """Lambda = 1 is the n-step return less the value, as in Mnih et al. 2016."""
+    agent, weights = agent_of(A2C, normalise=False, value=0.3, entropy=0.1)
+    (found,) = gradients_of(agent)
+    assert_same(found, numpy_gradient(weights, numpy_batch(weights, 1.0), normalise=False, value=0.3, entropy=0.1))
+
+
 def test_an_update_of_ppo_against_numpy():
     """One pass of one minibatch, where every ratio is 1 still."""
     given = {"normalise": True, "value": 0.3, "entropy": 0.1}
