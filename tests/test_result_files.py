@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from result_cases import POLICIES, STEPS, assert_equal, make_block, make_result, make_spec
+from stau_rl.files.whole import temporary_of
 from stau_rl.kernels.contract import Block
 from stau_rl.regret.directory import RunDirectory
 from stau_rl.regret.result import RegretResult
@@ -137,3 +138,14 @@ def test_loading_what_is_not_a_finished_run(tmp_path) -> None:
     table.write_bytes(table.read_bytes()[:-100])
     with pytest.raises(ValueError, match="cannot read the run"):
         RegretResult.load(tmp_path)
+
+
+def test_a_link_in_the_place_of_a_temporary_file_leads_nowhere(tmp_path) -> None:
+    """Whoever asks where to write gets a place that no link leads away from: growing tables, too."""
+    outside = tmp_path / "precious.txt"
+    outside.write_text("kept", encoding="utf-8")
+    for name in ("checkpoints.parquet", "instances.parquet"):
+        (tmp_path / f".{name}.tmp").symlink_to(outside)
+        temporary_of(tmp_path / name).write_bytes(b"x")
+        assert not (tmp_path / f".{name}.tmp").is_symlink()
+    assert outside.read_text(encoding="utf-8") == "kept"

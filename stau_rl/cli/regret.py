@@ -92,8 +92,11 @@ class Regret:
 
         published = None if self.problem is None else problem(self.problem)
         policies = list(self.policy or (published.policies if published else HEADLINE_POLICIES))
-        horizon = self.horizon or (published.horizon if published else 10_000)
-        instances = self.instances or (published.instances if published else 1_000)
+        usual = (published.horizon, published.instances) if published else (10_000, 1_000)
+        horizon, instances = (
+            wanted if given is None else given
+            for given, wanted in zip((self.horizon, self.instances), usual, strict=True)
+        )
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
         ranks = current_ranks()

@@ -27,9 +27,6 @@ def whole_file(path: Path) -> Iterator[Path]:
         OSError: the folder is not writable, or the disk is full.
     """
     temporary = temporary_of(path)
-    # Written through a link, a file elsewhere would be lost.
-    if temporary.is_symlink():
-        temporary.unlink()
     try:
         yield temporary
         put_in_place(temporary, path)
@@ -52,8 +49,14 @@ def refuse_link(folder: Path) -> None:
 
 
 def temporary_of(path: Path) -> Path:
-    """Where a file is written before it takes its name; in the same folder, as a rename does not cross file systems."""
-    return path.with_name(f".{path.name}{SUFFIX}")
+    """Where a file is written before it takes its name; in the same folder, as a rename does not cross file systems.
+
+    A link that stands there goes: written through it, a file elsewhere would be lost.
+    """
+    temporary = path.with_name(f".{path.name}{SUFFIX}")
+    if temporary.is_symlink():
+        temporary.unlink()
+    return temporary
 
 
 def put_in_place(temporary: Path, path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from stau_rl.envs.tasks import TASKS, Task, parse_task
-from stau_rl.probe.claims_plan import claims
+from stau_rl.probe.claims_plan import PARTS, claims
 from stau_rl.probe.plan import PART, Setting, plan
 from stau_rl.spec.grammar import suggest
 
@@ -44,7 +44,7 @@ def choose(
         mine = mine or [setting for setting in settings if setting.task == text]
         mine = mine or claims(text, seeds)
         if not mine:
-            task = _own_task(text, [setting.part for setting in settings])
+            task = _own_task(text, [*(setting.part for setting in settings), *PARTS])
             # A task that the size leaves out is trained as the whole plan trains it.
             known = [*settings, *plan("full", len(settings[0].seeds))]
             like = next(setting for setting in known if parse_task(setting.task).name == task.name)
