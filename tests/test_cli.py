@@ -348,7 +348,10 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert stop.value.code == 0
     printed = capsys.readouterr().out
     # A line each, in the order in which a newcomer needs them.
-    order = ("regret", "study", "heads", "calibrate", "analyse", "train", "rl-study", "plateau", "probe", "speed")
+    order = (
+        *("regret", "problems", "study", "heads", "calibrate", "analyse"),
+        *("train", "rl-study", "plateau", "probe", "speed"),
+    )
     assert re.findall(r"^    ([a-z]\S+)", printed, flags=re.M) == list(order)
     assert "--version" in printed
     assert " ".join(printed.split()).count("?") >= len(order), "each says what question it answers"
@@ -398,7 +401,8 @@ def _stop_after(parts: int, write: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("name", "ending"), [("regrett", "; did you mean 'regret'?"), ("leaderbord", "; known: regret, study, heads, ")]
+    ("name", "ending"),
+    [("regrett", "; did you mean 'regret'?"), ("leaderbord", "; known: regret, problems, study, heads, ")],
 )
 def test_a_mistyped_command_gets_a_suggestion(name: str, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

@@ -107,11 +107,8 @@ def test_starts_are_shared_and_have_the_recipes_scale() -> None:
 
 def test_twins_look_like_their_originals() -> None:
     task = parse_task("recall(distractor_ratio=1, distractors=near)")
-    table = (
-        ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=512), CPU)
-        .models.weights["embedding"][0]
-        .detach()
-    )
+    models = ProbeModels(task, [parse_attention("softmax")], (0,), Shape(width=512), CPU).models
+    table = models.weights["embedding"][0].detach()
     twins, keys = task.twins
     alike = torch.cosine_similarity(table[twins.start : twins.stop], table[keys.start : keys.stop], dim=-1)
     # The deviation of a correlation of 0.9 is 0.19 / sqrt(512) = 0.0084.
