@@ -332,7 +332,7 @@ def test_help_says_once_what_holds_where_an_option_is_left_out(
         main([command, "--help"])
     printed = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "None" not in printed
-    assert "--out PATH" in printed or command in ("heads", "calibrate", "speed")
+    assert "--out PATH" in printed or command in ("heads", "calibrate", "problems", "speed")
 
 
 def test_help_names_every_score(capsys: pytest.CaptureFixture[str]) -> None:

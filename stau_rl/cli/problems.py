@@ -16,7 +16,7 @@ class Problems:
     """
 
     name: OptionalText = None
-    """Show this one: its source, arms and policies."""
+    """Show this one: its source, arms and policies. Default: a line or two on each."""
 
     after_stop = ""
 
