@@ -79,6 +79,8 @@ SIDES = [
     # Ends of the format.
     ("gaussian(means=[1e19, 2e19, 0], sigma=1e18)", "mean | softmax(beta=1e20)", False),
     ("gaussian(means=[3e36, 1e36, 0], sigma=1e36)", "mean | softmax(beta=4)", False),
+    ("gaussian(means=[5e29, 1e29, 0], sigma=1e28)", "mean | softmax(beta=1e-30)", True),
+    ("gaussian(means=[2e30, 1e29, 0], sigma=1e28)", "mean | softmax(beta=1e-30)", False),
     ("gaussian(means=[2e-40, 1e-40], sigma=1e-40)", "mean | escort", False),
     ("gaussian(means=[2e-40, 1e-40], sigma=1e-40)", "mean | softmax(beta=1e35)", False),
     # Policies that take a largest value decide in float64.

@@ -147,6 +147,16 @@ def entmax_oracle(scores: list[float], alpha: float) -> list[float]:
         return [float(weight / sum(weights)) for weight in weights]
 
 
+def test_a_score_of_minus_infinity_leaves_the_others_their_precision() -> None:
+    """What overflows is formed from quarters; a finite score is not, whose rounding the power would multiply."""
+    pair = torch.tensor([1.0, 1.0 + 2**-20])
+    head = parse_head("power_norm(p=1e6)")
+    alone, beside = head.log_weights(pair), head.log_weights(torch.cat([pair, torch.tensor([-math.inf])]))
+    assert beside.tolist() == [*alone.tolist(), -math.inf]
+    # (1 + 2^-20)^1e6 = e^0.9537.
+    assert float(alone[1] - alone[0]) == pytest.approx(1e6 * math.log1p(2**-20), rel=1e-6)
+
+
 @each_dtype
 @pytest.mark.parametrize("alpha", [1.0000002, 1.001, 1.25, 1.5, 2.0, 2.0001, 3.0, 4.0, 10.0, 30.0])
 def test_entmax_at_every_alpha(alpha: float, dtype: torch.dtype) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from stau_rl.heads import (
     HEADS,
+    Argmax,
     Entmax,
     Entmax15,
     Head,
@@ -25,7 +26,7 @@ from stau_rl.heads import (
     SSMax,
     parse_head,
 )
-from stau_rl.heads.normalise import normalise_log
+from stau_rl.heads.normalise import normalise_log, scaled_log
 
 GATED = [PowerNorm(gate="sink", c=0.7), PowerNorm(gate="clamp"), PowerNorm(gate="none"), PowerNorm(3.0, -0.5)]
 STAGES = [parse_head(f"reweight(inner={text}, p=2)") for text in ("softmax", "sigmoid_norm", "relu_norm", "sparsemax")]
@@ -250,6 +251,16 @@ def test_masses_by_hand() -> None:
     # The mean of 1, 0, -2 is -1/3: x = 4/3, 1/3, 0, and p = 1 gives 4 : 1.
     centred = PowerNorm(1.0, gate="none", centre="mean").weights(one)
     assert centred.tolist() == pytest.approx([0.8, 0.2, 0.0], rel=1e-14)
+
+
+@pytest.mark.parametrize("exponent", [0.0, torch.tensor(0.0)], ids=["number", "tensor"])
+def test_zero_stays_zero_at_any_exponent(exponent: float | torch.Tensor) -> None:
+    assert scaled_log(exponent, torch.tensor([-math.inf, 3.0])).tolist() == [-math.inf, 0.0]
+
+
+def test_the_largest_score_under_a_mask_does_not_count() -> None:
+    log_weights = Argmax().log_weights(torch.tensor([1.0, 2.0, 3.0]), mask=torch.tensor([True, True, False]))
+    assert log_weights.tolist() == [-math.inf, 0.0, -math.inf]
 
 
 def test_a_dead_row_has_neither_mass_nor_gradient() -> None:

@@ -46,7 +46,17 @@ CASES = [(name, "bernoulli") for name in POLICIES] + [
 
 @pytest.mark.parametrize(("name", "kind"), CASES)
 def test_history_equals_the_float64_loop(name: str, kind: str) -> None:
-    policy, arms, horizon = POLICIES[name], ARMS[kind], 150
+    check_history(POLICIES[name], ARMS[kind])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "table"])
+@pytest.mark.parametrize("policy", [Thompson(2.0, 0.5, 0.4), Thompson(-3.0, 4.0, 2.0)], ids=["tight", "loose"])
+def test_a_posterior_starts_from_its_prior(policy: Any, kind: str) -> None:
+    check_history(policy, ARMS[kind])
+
+
+def check_history(policy: Any, arms: ArmTable) -> None:
+    horizon = 150
     got = play(policy, arms, horizon, seed=9, record=True)
     same = 0
     for j in range(arms.instances):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from stau_rl.agents.attention.attention_model import AttentionModels
 from stau_rl.agents.attention.attention_spec import PRESETS, parse_attention
 from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
 from stau_rl.envs.tasks import parse_task
@@ -118,6 +119,16 @@ def test_twins_look_like_their_originals() -> None:
     assert abs(float(rest.std() / table[keys.start : keys.stop].std()) / 0.19**0.5 - 1) < 5 * (2 * rest.numel()) ** -0.5
     correlation = torch.corrcoef(torch.stack([rest.flatten(), table[keys.start : keys.stop].flatten()]))[0, 1]
     assert abs(float(correlation)) < 5 * rest.numel() ** -0.5
+
+
+def test_a_twin_is_a_mixture_of_two_starts_that_keeps_their_scale() -> None:
+    task = parse_task("recall(distractor_ratio=1, distractors=near)")
+    spec, shape = parse_attention("softmax"), Shape(width=16)
+    start = AttentionModels(shape.settings(task), [spec], [0]).weights["embedding"][0].detach()
+    table = ProbeModels(task, [spec], (0,), shape, CPU).models.weights["embedding"][0].detach()
+    twins, keys = (slice(part.start, part.stop) for part in task.twins)
+    assert_close(table[twins], 0.9 * start[keys] + 0.19**0.5 * start[twins])
+    assert torch.equal(table[keys], start[keys])
 
 
 def test_the_learning_rate_warms_up_and_falls_along_a_cosine() -> None:

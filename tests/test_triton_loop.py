@@ -32,7 +32,7 @@ POLICIES = (
     *("plug-in", "plug-in schedule"),
     *("wide softmax", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
     *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),
-    *("thompson far", "thompson prior", "thompson loose prior", "gumbel far", "gradient far"),
+    *("thompson far", "thompson prior", "thompson loose prior", "thompson flat prior", "gumbel far", "gradient far"),
     *(
         f"{name} {kind}"
         for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")

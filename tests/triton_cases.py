@@ -248,6 +248,7 @@ WIDE = {
     "thompson prior": ("thompson(prior_mean=2, prior_sd=0.5, sigma=0.4)", CLOSE),
     "gumbel far": ("boltzmann_gumbel(c=0.8)", FAR),
     "thompson loose prior": ("thompson(prior_mean=-3, prior_sd=4, sigma=2)", CLOSE),
+    "thompson flat prior": ("thompson(prior_mean=-3, prior_sd=40, sigma=20)", CLOSE),
     "gradient far": ("gradient_bandit(alpha=0.2)", (1e6, 1e6 + 0.5, 1e6)),
 }
 CASES = {
