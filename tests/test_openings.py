@@ -8,16 +8,7 @@ from stau_rl.pages.markdown import WIDEST, table
 from stau_rl.pages.paths import DOCS
 
 
-@pytest.mark.parametrize("name", ["rl"])
-def test_a_page_begins_with_its_answer_and_a_figure(name):
-    title, answer, figure = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")[:3]
-    assert title.startswith("# ")
-    assert [line[:2] for line in answer.splitlines()] == ["- "] * 3
-    assert figure.startswith("![")
-    assert (DOCS / figure.split("(")[1].rstrip(")")).is_file()
-
-
-@pytest.mark.parametrize("name", ["claim", "attention"])
+@pytest.mark.parametrize("name", ["claim", "attention", "rl"])
 def test_a_page_of_claims_begins_with_them_a_figure_and_three_sentences(name):
     title, claims, figure, answer = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")[:4]
     assert title.startswith("# ")

@@ -10,6 +10,7 @@ from stau_rl.pages.paths import RESULTS
 from stau_rl.pages.plateau import plateau_section
 from stau_rl.pages.rl import conclusions, page
 from stau_rl.pages.rl_figures import save_figures
+from stau_rl.pages.rl_lines import lines
 from stau_rl.rl_study.folder import RUNS, write_tables
 from stau_rl.rl_study.result import RLStudyResult
 from stau_rl.rl_study.results import RLResults, summary
@@ -176,3 +177,21 @@ def test_a_plateau_section_follows_its_rows(results):
 def test_page_and_notebook_are_those_of_the_committed_rows():
     assert rl_page.PAGE.read_text(encoding="utf-8") == page(RLResults.load(RESULTS)), "run python -m stau_rl.pages.rl"
     assert rl_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(RL), "run python -m stau_rl.pages.rl"
+
+
+def test_claims_follow_the_rows():
+    results = RLResults.load(RESULTS)
+
+    def verdicts(found: RLResults) -> dict[str, str]:
+        return {line.claim: line.verdict for line in lines(found, "heading")}
+
+    now = verdicts(results)
+    assert now["s^tau learns better than softmax"] == now["s^tau of learned tau leaves it"] == "not reproduced"
+    assert now["softmax stays at a bad arm"] == now["escort leaves it"] == "reproduced"
+    assert results.plateau is not None
+    turned = results.plateau.assign(failed=1.0 - results.plateau["failed"])
+    moved = verdicts(RLResults(results.runs, results.curves, turned))
+    assert moved["escort leaves it"] == moved["s^tau of fixed tau leaves it"] == "not reproduced"
+    raised = results.runs.copy()
+    raised.loc[raised["family"].str.startswith("s_tau") & (raised["role"] == "evaluation"), "sampled"] += 1000.0
+    assert verdicts(RLResults(raised, results.curves))["s^tau learns better than softmax"] == "reproduced"

@@ -12,11 +12,13 @@ import pandas as pd
 from stau_rl.files.whole import whole_file
 from stau_rl.pages import openings
 from stau_rl.pages.claim_effect import ALPHA
+from stau_rl.pages.claim_lines import claim_table
 from stau_rl.pages.markdown import table
 from stau_rl.pages.notebooks import RL, notebook
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS
 from stau_rl.pages.plateau import section_of
 from stau_rl.pages.rl_figures import save_figures
+from stau_rl.pages.rl_lines import lines
 from stau_rl.rl_study.folder import CURVES, RUNS
 from stau_rl.rl_study.results import RLResults, interval_text
 from stau_rl.rl_study.tasks import FAMILIES, RATES, SLOPES, parse_family, points, settings, stars, task_named
@@ -35,8 +37,9 @@ def page(results: RLResults) -> str:
     evaluation = runs[runs["role"] == "evaluation"]["seed"].nunique()
     parts = [
         "# Heads in reinforcement learning",
-        "\n".join(f"- {sentence}" for sentence in openings.reinforcement(results)),
+        claim_table(lines(results, _plateau_heading(results))),
         "![Learning curves](rl_curves.png)",
+        "\n".join(f"- {sentence}" for sentence in openings.reinforcement(results)),
         "Written by `python -m stau_rl.pages.rl` from `notebooks/results/rl_*.csv`; the sentences below follow the "
         "numbers.",
         "## Sentence by sentence",
@@ -70,7 +73,8 @@ def page(results: RLResults) -> str:
         "![Performance profiles](rl_profiles.png)",
         *([] if results.plateau is None else [section_of(results.plateau).rstrip()]),
         "## How it was made",
-        f"{len(played)} runs, {played['seconds'].sum() / 60:.0f} core-minutes on {_each(runs['device'])}; "
+        f"{len(played)} runs in {len(runs)} rows, as {len(runs) - len(played)} rows of a control share the run of "
+        f"another; {played['seconds'].sum() / 60:.0f} core-minutes on {_each(runs['device'])}; "
         f"{_each(runs['versions'])}; commit {_each(runs['commit'])}. `stau-rl rl-study --out DIR` plays it, "
         "`python -m stau_rl.pages.rl --publish DIR` takes the rows over. With the same versions on the same kind of "
         "processor it gives the same numbers; with others single runs differ, as those of other seeds do. Settings "
@@ -78,6 +82,13 @@ def page(results: RLResults) -> str:
         _settings(results),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _plateau_heading(results: RLResults) -> str:
+    """The heading of the section on the plateau."""
+    if results.plateau is None:
+        return ""
+    return next(line[3:] for line in section_of(results.plateau).splitlines() if line.startswith("## "))
 
 
 def conclusions(results: RLResults) -> list[str]:
