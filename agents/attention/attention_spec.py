@@ -116,6 +116,7 @@ _TABLE = {
     "rela": "head=rela, output=rms",
     "sigmoid": "head=sigmoid, learn=[b]",
     "power_norm": "head=power_norm, learn=[threshold]",
+    "power_norm_hill": "head=power_norm(gate=hill), learn=[threshold]",
     "lssa": "head=softplus_norm, scores=cosine",
     "lssar": "head=lssar(p=15), scores=cosine",
     "lssar_p3": "head=lssar(p=3), scores=cosine",

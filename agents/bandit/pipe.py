@@ -67,7 +67,9 @@ class Pipe(Policy):
     def weights(self, state: "State", dtype: torch.dtype | None = None) -> Tensor:
         """The weights that the next arm is drawn from, [arms, instances], computed in `dtype` or the engine's own."""
         # Ties of an argmax are decided on the statistics themselves, so in float64 whatever the engine's dtype.
-        dtype = dtype or (torch.float64 if isinstance(self.head, Argmax) else state.dtype)
+        # Re-weighting compares a weight with its fair share, which takes the digits that they share.
+        exact = isinstance(self.head, Argmax) or hasattr(self.head, "inner")
+        dtype = dtype or (torch.float64 if exact else state.dtype)
         head = self.head.at(state.step + 1)
         scores = self.score.differences if head.name in SHIFT_FREE else self.score.values
         weights = head.unchecked_log_weights(scores(state, dtype), dim=0).exp()

@@ -42,6 +42,11 @@ class Head:
     finite_only: ClassVar[bool] = False
     mass_kind: ClassVar[Literal["simplex", "sub", "free"]] = "simplex"
 
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """Names of parameters that have no part in the head as it is."""
+        return ()
+
     def __post_init__(self) -> None:
         """Check the parameters; schedules at a few steps."""
         for name, limits in self._ranges().items():

@@ -40,7 +40,7 @@ class PowerNorm(Head):
 
     p: float | Schedule = parameter(10.0, above=0.0)
     threshold: float | Schedule = parameter(0.0)
-    gate: str = field(default="hill", metadata={"show": True})
+    gate: str = field(default="clamp", metadata={"show": True})
     c: float | Schedule = parameter(1.0, above=0.0, show=False)
     centre: str = "none"
 
@@ -52,6 +52,11 @@ class PowerNorm(Head):
                 raise ValueError(f"power_norm: {name} must be one of {', '.join(known)}, got {value!r}")
         if self.gate != "sink" and self.c != 1.0:
             raise ValueError(f"power_norm: c belongs to gate=sink, got c={self.c} with gate={self.gate}")
+
+    @property
+    def idle(self) -> tuple[str, ...]:
+        """The half-way point, where there is no sink."""
+        return () if self.gate == "sink" else ("c",)
 
     def unchecked_log_weights(self, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> Tensor:
         """Log-weights in the working dtype without looking at the values."""

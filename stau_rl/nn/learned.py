@@ -23,7 +23,7 @@ class LearnedHead(nn.Module):
             `(heads,)` gives one value per head to scores [..., heads, entries].
 
     Raises:
-        ValueError: an unknown head or parameter, a starting value on its bound, a schedule, or a `shape` with nothing
+        ValueError: an unknown head or parameter, one without an effect, a starting value on its bound, a schedule, or a `shape` with nothing
             to learn.
     """
 
@@ -45,6 +45,8 @@ class LearnedHead(nn.Module):
                 raise ValueError(
                     f"learn: {self.head.name} has no parameter {name!r}; it has {', '.join(known) or 'none'}"
                 )
+            if name in self.head.idle:
+                raise ValueError(f"learn: {name!r} has no part in {self.head}, so nothing could learn it")
             self._limits[name] = known[name]
             start = to_raw(self.head.name, name, float(getattr(self.head, name)), known[name])
             self.register_parameter(self._key(name), nn.Parameter(torch.full(self.shape, start)))
