@@ -8,9 +8,8 @@ from stau_rl.pages.markdown import WIDEST, table
 from stau_rl.pages.paths import DOCS
 
 
-@pytest.mark.parametrize("name", ["rl"])
-def test_a_page_begins_with_its_answer_and_a_figure(name):
-    title, answer, figure = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")[:3]
+def test_a_page_begins_with_its_answer_and_a_figure():
+    title, answer, figure = (DOCS / "rl.md").read_text(encoding="utf-8").split("\n\n")[:3]
     assert title.startswith("# ")
     assert [line[:2] for line in answer.splitlines()] == ["- "] * 3
     assert figure.startswith("![")
@@ -18,7 +17,7 @@ def test_a_page_begins_with_its_answer_and_a_figure(name):
 
 
 @pytest.mark.parametrize("name", ["claim", "attention"])
-def test_a_page_of_claims_begins_with_them_a_figure_and_three_sentences(name):
+def test_claims_come_first_then_a_figure_and_three_sentences(name):
     title, claims, figure, answer = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")[:4]
     assert title.startswith("# ")
     assert claims.startswith("| claim | published | measured here | verdict |")
