@@ -258,6 +258,11 @@ def test_zero_stays_zero_at_any_exponent(exponent: float | torch.Tensor) -> None
     assert scaled_log(exponent, torch.tensor([-math.inf, 3.0])).tolist() == [-math.inf, 0.0]
 
 
+def test_a_single_entry_is_reweighted_to_one() -> None:
+    head = parse_head("reweight(inner=power_norm(p=1), p=2)")
+    assert head.log_weights(torch.tensor([0.5])).tolist() == [0.0]
+
+
 def test_the_largest_score_under_a_mask_does_not_count() -> None:
     log_weights = Argmax().log_weights(torch.tensor([1.0, 2.0, 3.0]), mask=torch.tensor([True, True, False]))
     assert log_weights.tolist() == [-math.inf, 0.0, -math.inf]
