@@ -1,4 +1,4 @@
-"""docs/attention_tables.md: the same bytes from the committed rows, and verdicts that follow numbers."""
+"""docs/attention.md: the same bytes from the committed rows, and verdicts that follow numbers."""
 
 import shutil
 from dataclasses import replace
@@ -15,7 +15,8 @@ from stau_rl.pages import attention as attention_page
 from stau_rl.pages.attention_claims import EXPECTED, Expected, expected_rows, family, length_sentences
 from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionData, publish
 from stau_rl.pages.attention_figures import figures, save_figures
-from stau_rl.pages.attention_text import tables_page as page
+from stau_rl.pages.attention_tables import tables_page
+from stau_rl.pages.attention_text import page
 from stau_rl.pages.notebooks import ATTENTION, notebook
 from stau_rl.pages.paths import RESULTS, ROOT
 from stau_rl.probe.model import Shape
@@ -30,7 +31,8 @@ def data() -> AttentionData:
 
 
 def test_page_and_notebook_are_those_of_the_committed_rows(data: AttentionData) -> None:
-    assert attention_page.TABLES.read_text(encoding="utf-8") == page(data), "run python -m stau_rl.pages.attention"
+    for path, text in ((attention_page.PAGE, page(data)), (attention_page.TABLES, tables_page(data))):
+        assert path.read_text(encoding="utf-8") == text, "run python -m stau_rl.pages.attention"
     assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(ATTENTION), (
         "run python -m stau_rl.pages.attention"
     )
@@ -45,7 +47,8 @@ def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: 
             assert len(committed) < 250_000
             if f"matplotlib=={mpl.__version__}" in pins and f"seaborn=={seaborn.__version__}" in pins:
                 assert fresh == committed, f"{path.name}: run python -m stau_rl.pages.attention"
-        assert f"]({name})" in page(data)
+        pages = (attention_page.PAGE, attention_page.TABLES)
+        assert any(f"]({name})" in path.read_text(encoding="utf-8") for path in pages)
 
 
 def test_the_rows_are_small_and_say_where_they_come_from(data: AttentionData) -> None:
@@ -151,7 +154,7 @@ def test_multi_query_recall_is_held_to_what_is_expected(data: AttentionData) -> 
 
 def plain(data: AttentionData) -> AttentionData:
     """Recall and silence alone, which a page needs."""
-    return replace(data, rows=data.rows[data.rows["part"].isin(("recall", "silence"))])
+    return replace(data, asked=None, trained=None, rows=data.rows[data.rows["part"].isin(("recall", "silence"))])
 
 
 def changed(data: AttentionData, part: str, numbers: dict[str, list[float]], normaliser: str) -> AttentionData:
@@ -171,7 +174,7 @@ def test_sentences_on_thresholds_follow_the_numbers(data: AttentionData) -> None
         numbers = {"decoded": [1.0, worst], "mass_unanswerable": [mass, mass]}
         data = changed(data, "threshold", numbers, f"pn_fir_tau(threshold={start})")
     data = changed(data, "threshold", {"decoded": [0.981, 1.0]}, "pn_fir_tau(threshold=2, calibrate=threshold)")
-    text = page(data)
+    text = tables_page(data)
     assert "less than .96 of the answers right from `pn_fir_tau(threshold=2)`; the median mass" in text
     assert "is above .01 from `pn_fir_tau(threshold=-2)`." in text
     assert "the worst seed of all starts gives 0.981 right answers" in text
@@ -181,18 +184,21 @@ def test_sentences_on_silence_follow_the_numbers(data: AttentionData) -> None:
     data = plain(data)
     for name, auroc in (("sm_fir", 0.5), ("pn_fir", 0.93)):
         data = changed(data, "null label", {"auroc": [auroc, auroc]}, name)
-    assert "AUROC of row mass goes from 0.500 (`sm_fir`) to 0.930 (`pn_fir`):" in page(data)
-    assert "may leave a key unlearned" in page(data)
-    assert "`pn_fir_tau_hill_calibrated` 1 of 5 seeds" in page(data)
+    assert "AUROC of row mass goes from 0.500 (`sm_fir`) to 0.930 (`pn_fir`):" in (text := tables_page(data))
+    assert "may leave a key unlearned" in text
+    assert "`pn_fir_tau_hill_calibrated` 1 of 5 seeds" in text
     rows = data.rows.copy()
     rows.loc[rows["part"] == "silence", "decoded_worst_key"] = 1.0
-    assert "may leave a key unlearned" not in page(replace(data, rows=rows))
+    assert "may leave a key unlearned" not in tables_page(replace(data, rows=rows))
 
 
 def test_a_folder_that_cannot_be_published_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         attention_page.main(["--publish", str(tmp_path / "none")])
     assert "No such file" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        attention_page.main(["--claims", str(tmp_path / "none")])
+    assert "has no finished group" in capsys.readouterr().err
     run_settings([Setting("recall", "recall", ("softmax",), (0,), Shape(8), Recipe(1, 4, warm_up=1), 8)], out=tmp_path)
     results = tmp_path / "results"
     results.mkdir()
@@ -211,9 +217,10 @@ def test_a_run_becomes_rows_and_a_page(tmp_path: Path) -> None:
     publish(tmp_path / "run", results)
     shutil.rmtree(tmp_path / "run")
     small = AttentionData.load(results)
-    text = page(small)
+    text = tables_page(small)
     assert "2 steps of 4 fresh items" in text
     assert "## Length" not in text
+    assert page(small).startswith("# Attention heads")
     save_figures(small, tmp_path)
     assert (tmp_path / "attention_silence.png").stat().st_size > 1000
     assert len(small.maps) == 2 * 8 * 17

@@ -244,7 +244,7 @@ def test_masses_by_hand() -> None:
     assert Rela().weights(torch.tensor([-1.0, 3.0, 0.0])).tolist() == pytest.approx([0.0, 3.0, 0.0])
     # Half-way: m = 1 for the hill, sum x^p = c^p for the sink; the clamp is m itself below 1.
     one = torch.tensor([1.0, 0.0, -2.0], dtype=torch.float64)
-    assert float(PowerNorm().weights_and_mass(one)[1]) == 0.5
+    assert float(PowerNorm(gate="hill").weights_and_mass(one)[1]) == 0.5
     assert float(PowerNorm(4.0, gate="sink", c=3.0).weights_and_mass(3 * one)[1]) == pytest.approx(0.5, rel=1e-14)
     assert float(PowerNorm(gate="clamp").weights_and_mass(0.25 * one)[1]) == pytest.approx(0.25, rel=1e-15)
     assert float(PowerNorm(gate="none").weights_and_mass(0.25 * one)[1]) == 1.0
@@ -256,6 +256,11 @@ def test_masses_by_hand() -> None:
 @pytest.mark.parametrize("exponent", [0.0, torch.tensor(0.0)], ids=["number", "tensor"])
 def test_zero_stays_zero_at_any_exponent(exponent: float | torch.Tensor) -> None:
     assert scaled_log(exponent, torch.tensor([-math.inf, 3.0])).tolist() == [-math.inf, 0.0]
+
+
+def test_a_single_entry_is_reweighted_to_one() -> None:
+    head = parse_head("reweight(inner=power_norm(p=1), p=2)")
+    assert head.log_weights(torch.tensor([0.5])).tolist() == [0.0]
 
 
 def test_the_largest_score_under_a_mask_does_not_count() -> None:

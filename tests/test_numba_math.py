@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from stau_rl.kernels.cpu import heads as numba_heads
+from stau_rl.kernels.cpu import heads_wide
 from stau_rl.kernels.cpu import math as numba_math
 from stau_rl.kernels.cpu.beta import beta_draw
 from stau_rl.kernels.cpu.lanes import WIDTH, iota, load, store
@@ -52,6 +53,12 @@ def test_exp2_nonpositive() -> None:
     assert relative(apply(numba_math.exp2_nonpositive, x), np.exp2(x.astype(np.float64))) < 2.5e-7
     far = np.array([-126.6, -127.0, -1e4, -1e30], dtype=np.float32)
     assert (apply(numba_math.exp2_nonpositive, far) == 0.0).all()
+
+
+def test_the_wide_softplus() -> None:
+    x = np.linspace(-40.0, 40.0, 4001)
+    wanted = np.log2(np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0))
+    assert np.abs(apply(heads_wide.softplus_norm_wide, x, 0.0, 0.0) - wanted).max() < 1e-9
 
 
 def test_log2_positive() -> None:

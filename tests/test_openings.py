@@ -9,7 +9,7 @@ from stau_rl.pages.paths import DOCS
 
 
 @pytest.mark.parametrize("name", ["claim", "attention", "rl"])
-def test_a_page_of_claims_begins_with_them_a_figure_and_three_sentences(name):
+def test_claims_come_first_then_a_figure_and_three_sentences(name):
     title, claims, figure, answer = (DOCS / f"{name}.md").read_text(encoding="utf-8").split("\n\n")[:4]
     assert title.startswith("# ")
     assert claims.startswith("| claim | published | measured here | verdict |")

@@ -1,40 +1,48 @@
-"""The committed rows of what authors claim of attention heads: the parts of `stau_rl.probe.claims_plan`."""
+"""The committed rows of the parts of `stau_rl.probe.claims_plan`: how runs become them, how they are picked out."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from stau_rl.files.finished import TIMING, write_table
-from stau_rl.pages.attention_claims import SILENCE_BOUNDS
+from stau_rl.files.finished import read_timing, write_table
 from stau_rl.pages.paths import RESULTS
-from stau_rl.probe.folder import GROUPS, read_probe
+from stau_rl.probe.folder import GROUPS, TABLE, read_probe
 from stau_rl.probe.metrics import METRICS
-from stau_rl.statistics.means import mean_interval, wilson_interval
 
-ROWS, SECONDS = "attention_claims.csv", "attention_claims_timing.csv"
+ROWS, SECONDS, WHY = "attention_claims.csv", "attention_claims_timing.csv", "lssar_training.csv"
+KEYS = ["part", "task", "normaliser", "seed", "factor"]
 
 
-def publish(folders: Sequence[Path], results: Path = RESULTS) -> None:
-    """Write the finished groups of some probes where the page reads them.
+def publish_claims(folders: Sequence[Path], results: Path = RESULTS) -> None:
+    """Add the finished groups of probes to the committed rows; rows of the same model are replaced, all others stay.
 
     Args:
-        folders: of probes of `claims_plan`, finished or not.
+        folders: of probes of parts of `claims_plan`, finished or stopped.
         results: where the page reads.
 
     Raises:
         OSError: a folder cannot be read.
-        ValueError: there is no finished group.
+        ValueError: a folder has no finished group.
     """
-    tables = [read_probe(path) for folder in folders for path in sorted((folder / GROUPS).glob("*.csv"))]
-    if not tables:
-        raise ValueError(f"no finished groups in {', '.join(map(str, folders))}")
-    rows = pd.concat(tables, ignore_index=True).drop(columns=["group"]).round(dict.fromkeys(METRICS, 5))
-    rows = rows.drop_duplicates(["part", "task", "normaliser", "seed", "factor"], keep="last")
-    took = [sum(json.loads((folder / TIMING).read_text(encoding="utf-8")).values()) for folder in folders]
-    timing = pd.DataFrame({"seconds": [round(sum(took))], "device": [rows["device"].iloc[0]]})
+    tables = [read_probe(results / ROWS)] if (results / ROWS).is_file() else []
+    seconds = dict(pd.read_csv(results / SECONDS)[["part", "seconds"]].to_numpy()) if tables else {}
+    for folder in folders:
+        whole = folder / TABLE
+        paths = [whole] if whole.is_file() else sorted((folder / GROUPS).glob("*.csv"))
+        if not paths:
+            raise ValueError(f"{folder} has no finished group; name a folder that `stau-rl probe --out` has filled")
+        fresh = pd.concat([read_probe(path) for path in paths])
+        tables.append(fresh.drop(columns=["group"]).round(dict.fromkeys(METRICS, 5)))
+        took = read_timing(folder)
+        for part, groups in fresh.groupby("part", sort=False)["group"]:
+            seconds[part] = round(sum(took.get(str(group), 0.0) for group in groups.unique()))
+    rows = pd.concat(tables, ignore_index=True).drop_duplicates(KEYS, keep="last")
+    timing = pd.DataFrame({"part": list(seconds), "seconds": list(seconds.values())})
+    timing["device"] = [rows.loc[rows["part"] == part, "device"].iloc[0] for part in seconds]
     for name, table in ((ROWS, rows), (SECONDS, timing)):
         write_table(results / name, table)
 
@@ -45,55 +53,52 @@ class Asked:
 
     Attributes:
         rows: a row per part, normaliser, seed and length.
-        timing: one row: seconds summed over groups, some of which ran side by side, and the device.
+        timing: a row per part: seconds of its groups, some of which shared a device, and the device.
+        why: the rows of `stau_rl.pages.lssar_training`.
     """
 
     rows: pd.DataFrame
     timing: pd.DataFrame
+    why: pd.DataFrame
+    _places: dict[Any, Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Where the rows of each part, normaliser and length lie."""
+        object.__setattr__(self, "_places", self.rows.groupby(["part", "normaliser", "factor"], sort=False).indices)
 
     @classmethod
     def load(cls, folder: Path = RESULTS) -> "Asked":
         """Read the committed CSV files."""
-        return cls(read_probe(folder / ROWS), pd.read_csv(folder / SECONDS))
+        return cls(read_probe(folder / ROWS), pd.read_csv(folder / SECONDS), pd.read_csv(folder / WHY))
 
-    def of(self, part: str, normaliser: str | None = None, factor: int = 1, **equal: object) -> pd.DataFrame:
-        """The rows of a part, or of all parts that begin so, perhaps of one normaliser, at one length."""
-        rows = self.rows[self.rows["part"].str.startswith(part) & (self.rows["factor"] == factor)]
-        if normaliser is not None:
-            rows = rows[rows["normaliser"] == normaliser]
-        for column, value in equal.items():
-            rows = rows[rows[column] == value]
-        return rows
+    def of(self, part: str, normaliser: str | None = None, factor: int = 1, task: str | None = None) -> pd.DataFrame:
+        """Rows of a part, or of every part that goes on after a comma, at one length, a row per model."""
+        places = [
+            found
+            for (of, name, length), found in self._places.items()
+            if f"{of},".startswith(f"{part},") and length == factor and normaliser in (None, name)
+        ]
+        rows = self.rows.iloc[np.sort(np.concatenate(places))] if places else self.rows.iloc[:0]
+        return rows if task is None else rows[rows["task"] == task]
+
+    def values(
+        self, metric: str, part: str, normaliser: str, factor: int = 1, task: str | None = None
+    ) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        """One metric of each model, in the order of seeds.
+
+        Raises:
+            ValueError: there are no such rows.
+        """
+        found = self.of(part, normaliser, factor, task).sort_values("seed")[metric].to_numpy(dtype=np.float64)
+        if not len(found):
+            raise ValueError(f"attention_claims.csv has no rows of {normaliser} in {part!r} at {factor}x; publish them")
+        return found
 
     def names(self, part: str) -> list[str]:
         """The normalisers of a part, in its order."""
         return list(self.of(part)["normaliser"].unique())
 
-
-def passes(rows: pd.DataFrame) -> tuple[int, int]:
-    """How many seeds meet all that is expected of silence, of how many."""
-    good = pd.Series(True, index=rows.index)
-    for metric, (low, high) in SILENCE_BOUNDS.items():
-        good &= (rows[metric] >= low) & (rows[metric] <= high)
-    return int(good.sum()), len(rows)
-
-
-def share_text(held: int, of: int) -> str:
-    """`35 of 40 [.74, .95]`: a number of seeds and the interval of its share (Wilson)."""
-    low, high = wilson_interval(held, of)
-    return f"{held} of {of} [{low:.2f}, {high:.2f}]"
-
-
-def mean_text(values: "pd.Series[float]", digits: int = 3) -> str:
-    """Mean over seeds with its 95 % interval."""
-    found = mean_interval(values.to_numpy())
-    if found.low == found.high:
-        return f"{found.mean:.{digits}f}"
-    return f"{found.mean:.{digits}f} [{max(0.0, found.low):.{digits}f}, {min(1.0, found.high):.{digits}f}]"
-
-
-def gate(name: str, start: float | None, norm: str = "l1") -> str:
-    """Text of a head of the part `gates`: a gate, the start of the learned threshold or None for one fixed at 0."""
-    if start is None:
-        return f"pn_fir(gate={name}, fir_norm={norm})"
-    return f"pn_fir_tau(gate={name}, threshold={start:g}, fir_norm={norm})"
+    def trained(self, head: str, asked: str = "", steps: int = 1000) -> pd.DataFrame:
+        """Rows of the small study: models trained with one head, asked with the same or another."""
+        why = self.why
+        return why[(why["trained"] == head) & (why["asked"] == (asked or head)) & (why["steps"] == steps)]

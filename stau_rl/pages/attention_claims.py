@@ -13,7 +13,7 @@ RECALL, SILENCE, MQAR = "recall", "silence", "mqar"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A value that a published recipe leads one to expect of a metric.
+    """A value that first measurements under the same recipe lead one to expect of a metric.
 
     Attributes:
         task: `recall`, `silence` or `mqar`, both the part and the task.
@@ -75,7 +75,7 @@ EXPECTED = (
     *(Expected(SILENCE, name, metric, *bounds) for metric, bounds in SILENCE_BOUNDS.items() for name in _SILENT),
     Expected(MQAR, "softmax", "decoded", low=0.99),
 )
-"""What published measurements of these heads, under the recipe that they give, lead one to expect."""
+"""What first measurements of these heads, two seeds each, lead one to expect; none is published."""
 
 KEPT, LOST, LEARNED = 0.95, 0.8, 0.5
 """Shares of the recall at the trained length: at least the first is kept, less than the second is lost. A recall at the

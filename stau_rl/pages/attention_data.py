@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from stau_rl.files.finished import TIMING, write_table
+from stau_rl.pages.attention_asked import ROWS as CLAIMS
+from stau_rl.pages.attention_asked import WHY, Asked
 from stau_rl.pages.paths import RESULTS
 from stau_rl.pages.trained_claims import TrainedScores
 from stau_rl.pages.trained_scores import HEADS
@@ -75,6 +78,7 @@ class AttentionData:
         timing: one row: seconds, device.
         taus: a row per head of `stau_rl.pages.tau_star`; None where there are none.
         trained: the rows of `stau_rl.pages.trained_scores`; None where there are none.
+        asked: the rows of what authors claim; None where there are none.
     """
 
     rows: pd.DataFrame
@@ -83,6 +87,13 @@ class AttentionData:
     timing: pd.DataFrame
     taus: pd.DataFrame | None = None
     trained: TrainedScores | None = None
+    asked: Asked | None = None
+    _places: dict[Any, Any] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Where the rows of each setting, normaliser and length lie: a page asks for them a thousand times."""
+        keys = ["part", "task", "normaliser", "factor"]
+        object.__setattr__(self, "_places", self.rows.groupby(keys, sort=False).indices)
 
     @classmethod
     def load(cls, folder: Path = RESULTS) -> "AttentionData":
@@ -90,7 +101,9 @@ class AttentionData:
         maps, masses, timing = (pd.read_csv(folder / name) for name in (MAPS, MASSES, SECONDS))
         taus = pd.read_csv(folder / TAUS) if (folder / TAUS).is_file() else None
         trained = TrainedScores.load(folder) if (folder / HEADS).is_file() else None
-        return cls(read_probe(folder / ROWS), maps, masses, timing, taus, trained)
+        there = all((folder / name).is_file() for name in (CLAIMS, WHY))
+        asked = Asked.load(folder) if there else None
+        return cls(read_probe(folder / ROWS), maps, masses, timing, taus, trained, asked)
 
     def tasks(self, part: str) -> list[str]:
         """The tasks of a part of the plan, in its order."""
@@ -103,18 +116,21 @@ class AttentionData:
 
     def seeds(self, part: str, task: str, normaliser: str, factor: int = 1) -> pd.DataFrame:
         """The rows of one normaliser in one setting, a row per seed; empty if it is not there."""
-        rows = self.rows
-        mine = (rows["part"] == part) & (rows["task"] == task) & (rows["normaliser"] == normaliser)
-        return rows[mine & (rows["factor"] == factor)]
+        return self.rows.iloc[self._places.get((part, task, normaliser, factor), [])]
 
     def median(self, metric: str, part: str, task: str, normaliser: str, factor: int = 1) -> float:
         """Median over seeds; nan if there are none."""
-        values = self.seeds(part, task, normaliser, factor)[metric]
-        return float(values.median()) if len(values) else np.nan
+        values = self._known(metric, part, task, normaliser, factor)
+        return float(np.median(values)) if len(values) else np.nan
 
     def worst(self, metric: str, part: str, task: str, normaliser: str, factor: int = 1) -> float:
         """The worst seed; nan if there are none."""
-        values = self.seeds(part, task, normaliser, factor)[metric]
+        values = self._known(metric, part, task, normaliser, factor)
         if not len(values):
             return np.nan
         return float(values.min() if metric in GOOD_HIGH else values.max())
+
+    def _known(self, metric: str, part: str, task: str, normaliser: str, factor: int) -> NDArray[np.float64]:
+        places = self._places.get((part, task, normaliser, factor), np.zeros(0, dtype=np.intp))
+        values = self.rows[metric].to_numpy(dtype=np.float64)[places]
+        return values[~np.isnan(values)]

@@ -19,14 +19,16 @@ from stau_rl.figures.save import both, save
 from stau_rl.figures.style import ground, headline, styled
 from stau_rl.pages.attention_claims import length_rows
 from stau_rl.pages.attention_data import AttentionData
+from stau_rl.pages.attention_taught import draw_taught
 from stau_rl.probe.plot import draw_maps, draw_masses
 
+TAUGHT_FIGURE = "attention_taught.png"
 METRICS = {"first_dead": "dead rows at the start", "decoded": "right answers"}
 
 
 def figures(data: AttentionData) -> dict[str, Callable[[AttentionData], Figure]]:
     """File name -> function that draws it; only those that the rows have something for."""
-    known = {
+    known: dict[str, tuple[str, Callable[[AttentionData], Figure]]] = {
         "attention_silence.png": ("silence", draw_silence),
         "attention_maps.png": ("silence", draw_weights),
         "attention_thresholds.png": ("threshold", draw_thresholds),
@@ -34,13 +36,23 @@ def figures(data: AttentionData) -> dict[str, Callable[[AttentionData], Figure]]
         "attention_sweeps.png": ("sweep", draw_sweeps),
     }
     parts = set(data.rows["part"])
-    return {name: draw for name, (part, draw) in known.items() if part in parts}
+    found = {name: draw for name, (part, draw) in known.items() if part in parts}
+    if data.asked is not None:
+        found = {TAUGHT_FIGURE: draw_taught_silence, **found}
+    return found
 
 
 def save_figures(data: AttentionData, folder: Path) -> None:
     """Write every figure as PNG and SVG."""
     for name, draw in figures(data).items():
         save(partial(draw, data), *both(folder / name))
+
+
+def draw_taught_silence(data: AttentionData) -> Figure:
+    """Answers made up, against the share of unanswerable training rows."""
+    if data.asked is None:
+        raise ValueError("there are no rows of the part `silence share`")
+    return draw_taught(data.asked)
 
 
 def _arrays(table: pd.DataFrame, value: str) -> list[dict[str, Any]]:

@@ -1,193 +1,255 @@
 """The table of claims that docs/attention.md opens with: a line per claim, its verdict from the rows."""
 
-import pandas as pd
+import numpy as np
+import torch
 
-from stau_rl.pages.attention_asked import Asked, gate, mean_text, passes, share_text
+from stau_rl.heads import Lssar
+from stau_rl.pages.attention_asked import Asked
 from stau_rl.pages.attention_data import AttentionData
+from stau_rl.pages.attention_evidence import (
+    CAUSE,
+    EQUAL,
+    IN_PART,
+    NOT,
+    PUBLISHED_SPAN,
+    REPRODUCED,
+    UNTESTABLE,
+    Share,
+    Values,
+    above,
+    best_rate,
+    difference_text,
+    gate_text,
+    inner_text,
+    mean_text,
+    overflow,
+    passing,
+    share_of,
+    short,
+    starving,
+    taught,
+)
 from stau_rl.pages.claim_lines import Line
 from stau_rl.pages.tau_rows import LEAST_KL, ONE_BEST
 from stau_rl.pages.trained_claims import PUBLISHED_R, TrainedScores, agreement, agreement_verdict, swap, swap_verdict
-from stau_rl.pages.trained_text import estimate_text
-from stau_rl.pages.trained_text import mean_text as kept_text
+from stau_rl.statistics.means import mean_interval
 
 GATES, TAUGHT, RECALL, LENGTH, TRAINED = (
-    "The gate and where the threshold starts",
+    "The gate and where its threshold starts",
     "Silence is taught",
-    "Recall",
-    "Longer than trained: LSSAR",
+    "Recall of many pairs and under noise",
+    "Longer than trained",
     "tau* and trained scores",
 )
-MOST = 0.95
-"""Share of seeds from which on something holds, its interval aside."""
-UNCALIBRATED = ("sm_fir", "softmax_off_by_one_fir", "learned_sink_fir", "ssmax_fir", "s_tau_fir", "escort_fir")
+OTHERS, NONE, SOFTMAX = "27.2-34.4 %", "0.0 %", "44.5 %"
+"""Published: answers made up by other heads and by pn_fir_tau, and the recall of softmax, under no stated recipe."""
+OWN = "pn_fir_tau"
 FREE = ("sigmoid_fir", "rela_fir")
-INNER, REST = "inner={}, p=15", "scores=cosine"
+"""Heads whose rows are not normalised."""
+NOISE, UNCALIBRATED, CALIBRATED = "recall(amplitude=0.5)", "pn_fir_tau_hill", "pn_fir_tau_hill_calibrated"
+MANY = 0.95
+"""A head with so many right answers has learned its task."""
+INNER = ("sigmoid_norm", "relu_norm")
+"""In softplus's place inside LSSAR."""
+SMOOTHED, ROTARY, ONE, FAR = "lssar, smoothed keys", "lssar, rotary", "lssar, one value", 16
+P15, P3, LSSA = "lssar(fir_taps=7)", "lssar_p3(fir_taps=7)", "lssa(fir_taps=7)"
 
 
-def lines(data: AttentionData, asked: Asked, trained: TrainedScores) -> list[Line]:
-    """Every claim of the authors of these heads that small models can test."""
-    return [*_gates(asked), *_taught(data, asked), *_recall(data, asked), *_length(asked), *_trained(trained)]
-
-
-def verdict(held: int, of: int) -> str:
-    """Whether something holds on all seeds but a few, on some or on none."""
-    if held >= MOST * of:
-        return "reproduced"
-    return f"reproduced on {held} of {of}" if held else "not reproduced"
+def attention_lines(data: AttentionData) -> list[Line]:
+    """The claims whose rows are committed."""
+    lines: list[Line] = []
+    if data.asked is not None:
+        lines += [*_gates(data.asked), *_taught(data.asked), *_recall(data, data.asked), *_length(data.asked)]
+    if data.trained is not None:
+        lines += _trained(data.trained)
+    return lines
 
 
 def _gates(asked: Asked) -> list[Line]:
-    literal, hill = (passes(asked.of("gates", gate(name, 0.0))) for name in ("clamp", "hill"))
-    fixed = passes(asked.of("gates", gate("clamp", None)))
-    calibrated = passes(asked.of("calibrated", "pn_fir_tau_hill_calibrated"))
-    better = fixed[0] * literal[1] >= literal[0] * fixed[1]
+    literal, hill, fixed = (
+        asked.of("gates", gate_text(*which)) for which in (("clamp", 0.0), ("hill", 0.0), ("clamp", None))
+    )
+    learned, stays = passing(literal), passing(fixed)
+    starved = {name: starving(rows) for name, rows in (("learned", literal), ("fixed", fixed))}
+    worse = starved["learned"].bounds[0] > starved["fixed"].bounds[1]
+    fewer = starved["learned"].bounds[1] < starved["fixed"].bounds[0]
+    counts = " and ".join(f"{name} {share.held}" for name, share in starved.items())
+    calibrated = [passing(asked.of("calibrated", name)) for name in (CALIBRATED, "pn_fir_tau_calibrated")]
     return [
-        Line("gate by the largest score, learned from 0", "-", share_text(*literal), verdict(*literal), GATES),
-        Line("the same, read as m^p / (1 + m^p)", "-", share_text(*hill), verdict(*hill), GATES),
+        Line("pn_fir_tau falls silent, as written", "-", f"seeds {learned.text}", learned.verdict, GATES),
         Line(
-            "the threshold has to be learned",
+            "the same, gate read as m^p / (1 + m^p)", "-", f"seeds {passing(hill).text}", passing(hill).verdict, GATES
+        ),
+        Line("its threshold must be learned", "-", f"fixed: {stays.text}", _needed(learned, stays), GATES),
+        Line(
+            "learned, it starves fewer keys",
             "-",
-            f"fixed at 0: {share_text(*fixed)}",
-            "not reproduced" if better else "reproduced",
+            f"{counts} of {len(fixed)} starve",
+            REPRODUCED if fewer else f"{NOT}, more" if worse else NOT,
             GATES,
         ),
-        Line("hill, start set by a batch, new seeds", "-", share_text(*calibrated), verdict(*calibrated), GATES),
+        Line("calibrated start, m^p / (1 + m^p)", "-", f"new seeds {calibrated[0].text}", calibrated[0].verdict, GATES),
+        Line("calibrated start, min(1, m)", "-", f"new seeds {calibrated[1].text}", calibrated[1].verdict, GATES),
     ]
 
 
-def _taught(data: AttentionData, asked: Asked) -> list[Line]:
-    part, shares = "silence share", sorted(asked.of("silence share")["task"].unique(), key=_unanswerable)
-    never, half = shares[0], shares[-1]
-    others = [
-        asked.of(part, name, task=task)["hallucination"].mean() * 100 for task in (never, half) for name in UNCALIBRATED
-    ]
-    untaught, taught = others[: len(UNCALIBRATED)], others[len(UNCALIBRATED) :]
-    own = asked.of(part, "pn_fir_tau", task=never)["hallucination"]
-    own_taught = asked.of(part, "pn_fir_tau", task=half)["hallucination"]
+def _needed(learned: Share, fixed: Share) -> str:
+    """Whether a threshold has to be learned: not where a fixed one passes about as often."""
+    return REPRODUCED if learned.bounds[0] > fixed.bounds[1] else NOT
+
+
+def _taught(asked: Asked) -> list[Line]:
+    found = taught(asked)
+    never, half = (found.others(found.shares[place]) for place in (0, -1))
+    tasks = sorted(asked.of("silence share")["task"].unique(), key=share_of)
+    mine = [asked.values("hallucination", "silence share", OWN, task=tasks[place]) for place in (0, -1)]
+    text = f"{_span(never)} % untaught, {_span(half)} taught"
+    own = " % untaught, ".join(mean_text(values, 1, 100) for values in mine) + " taught"
+    depends = np.median(never) > PUBLISHED_SPAN[1] and np.median(half) < PUBLISHED_SPAN[0]
+    apart = mine[0].mean() < EQUAL
     return [
-        Line(
-            "other heads make it up",
-            "27.2 to 34.4 %",
-            f"{min(taught):.1f} to {max(taught):.1f} % taught, {min(untaught):.0f} to {max(untaught):.0f} % not",
-            "another cause" if max(taught) < 5 < min(untaught) else "reproduced",
-            TAUGHT,
-        ),
-        Line(
-            "pn_fir_tau makes nothing up",
-            "0.0 %",
-            f"{100 * own_taught.mean():.1f} % taught, {100 * own.mean():.0f} % not",
-            "another cause" if own_taught.mean() < 0.01 < 0.05 < own.mean() else "reproduced",
-            TAUGHT,
-        ),
+        Line("others make answers up", OTHERS, text, CAUSE if depends else REPRODUCED, TAUGHT),
+        Line("pn_fir_tau makes none up", NONE, own, REPRODUCED if apart else CAUSE, TAUGHT),
     ]
 
 
-def _unanswerable(task: str) -> float:
-    return float(task.partition("unanswerable=")[2].rstrip(")"))
+def _span(values: Values) -> str:
+    low, high = (100 * float(value) for value in (values.min(), values.max()))
+    return f"{low:.0f} to {high:.0f}"
 
 
 def _recall(data: AttentionData, asked: Asked) -> list[Line]:
-    plain = data.median("decoded", "recall", "recall", "softmax")
+    plain = data.seeds("recall", "recall", "softmax")["decoded"].to_numpy(dtype=float)
+    noisy = {
+        name: data.seeds("amplitude", NOISE, name)["decoded"].to_numpy(dtype=float) for name in ("sm_fir", CALIBRATED)
+    }
+    lost = above(noisy[CALIBRATED], noisy["sm_fir"]) > 0
     free = [data.median("decoded", "recall", "recall", name) for name in FREE]
-    noise = {"distractors": "recall(distractor_ratio=1, distractors=noise)", "amplitude": "recall(amplitude=1)"}
-    plainly, set_first = (
-        [data.median("decoded", part, task, name) for part, task in noise.items()]
-        for name in ("sm_fir", "pn_fir_tau_hill_calibrated")
-    )
-    kept = all(one >= other - 0.01 for one, other in zip(plainly, set_first, strict=True))
-    conv = best(asked, "softmax_conv")[1]
+    conv, smooth, own = (best_rate(asked, name)[1] for name in ("softmax_conv", "sm_fir", OWN))
+    bare = best_rate(asked, "softmax")[1]
+    helped = smooth.mean() >= MANY > bare.mean()
     return [
-        Line("softmax recalls 44.5 %", "44.5 %", f"{100 * plain:.1f} %", "not testable here: no recipe", RECALL),
+        Line("softmax recalls", SOFTMAX, f"{mean_text(plain, 1, 100)} %", f"{UNTESTABLE}: no recipe", RECALL),
+        Line(
+            "noise: only calibrated heads recall",
+            "-",
+            f"{mean_text(noisy['sm_fir'])}, calibrated {short(noisy[CALIBRATED].mean())}",
+            REPRODUCED if lost else NOT,
+            RECALL,
+        ),
         Line(
             "only normalised heads decode",
             "-",
-            " and ".join(f"{name} {value:.3f}" for name, value in zip(FREE, free, strict=True)),
-            "not reproduced" if min(free) >= MOST else "reproduced",
+            ", ".join(f"{name[:-4]} {short(value)}" for name, value in zip(FREE, free, strict=True)),
+            NOT if min(free) >= MANY else REPRODUCED,
             RECALL,
         ),
         Line(
-            "calibrated heads alone stand noise",
+            "recall needs fixed smoothing",
             "-",
-            f"{_two(plainly)}, these {_two(set_first)}",
-            "not reproduced" if kept else "reproduced",
+            f"{mean_text(smooth)}, learned taps {short(conv.mean())}",
+            CAUSE if conv.mean() >= smooth.mean() - EQUAL else REPRODUCED if helped else NOT,
             RECALL,
         ),
         Line(
-            "smoothed keys are what recall needs",
+            "16 pairs, 64 places: pn_fir_tau recalls",
             "-",
-            f"{best(asked, 'sm_fir')[1].mean():.3f}, learned convolution {conv.mean():.3f}",
-            "another cause" if conv.mean() >= MOST else "reproduced",
+            mean_text(own),
+            REPRODUCED if own.mean() >= MANY else NOT,
             RECALL,
         ),
     ]
 
 
-def _two(values: list[float]) -> str:
-    return " / ".join(f"{value:.3f}" for value in values)
-
-
-def best(asked: Asked, name: str) -> tuple[float, "pd.Series[float]"]:
-    """The learning rate of the highest mean of right answers in the grid of pairs and places, and these answers."""
-    rows = asked.of("mqar grid", name)
-    rate = float(rows.groupby("rate")["decoded"].mean().idxmax())  # type: ignore[arg-type]
-    return rate, rows[rows["rate"] == rate]["decoded"]
-
-
 def _length(asked: Asked) -> list[Line]:
-    part, long = "lssar, smoothed keys", 16
-    own, plain = (asked.of(part, f"{name}(fir_taps=7)", long)["decoded"] for name in ("lssar", "lssa"))
-    short = asked.of(part, "lssar_p3(fir_taps=7)")["decoded"]
-    softmax = asked.of(part, "sm_fir")["decoded"]
-    inner = {
-        name: asked.of(part, f"attention(head=reweight(inner={name}, p=15), scores=cosine, fir_taps=7)", long)[
-            "decoded"
-        ]
-        for name in ("sigmoid_norm", "relu_norm")
-    }
-    dead = asked.of("lssar", "attention(head=reweight(inner=relu_norm, p=15), scores=cosine)")["dead_row_rate"]
-    ahead = own.mean() > plain.mean()
+    far = {name: asked.values("decoded", SMOOTHED, name, FAR) for name in (P15, P3, LSSA)}
+    turned = {name: asked.values("decoded", ROTARY, name, FAR) for name in (P15, P3, LSSA, "sm_fir")}
+    near = {name: asked.values("decoded", SMOOTHED, name) for name in (P15, P3)}
+    start = {name: asked.values("decoded", ONE, name) for name in ("lssar", "softmax")}
+    ahead = [above(values[P15], values[P3]) > 0 for values in (far, turned)]
+    inner = [
+        [asked.values("decoded", part, inner_text(name, fir=True), FAR) for name in INNER]
+        for part in (SMOOTHED, ROTARY)
+    ]
+    own = (far[P15], turned[P15])
+    best = [all(above(other, mine) <= 0 for other in others) for mine, others in zip(own, inner, strict=True)]
+    sigmoid = ", rotary ".join(difference_text(mine, others[0]) for mine, others in zip(own, inner, strict=True))
+    powers = ", rotary ".join(difference_text(values[P15], values[P3]) for values in (far, turned))
+    dead = asked.values("dead_row_rate", ONE, inner_text("relu_norm", fir=False))
+    dies = mean_interval(dead)
+    kept = turned[P3] / asked.values("decoded", ROTARY, P3)
+    limit = overflow(15, torch.float32)
     return [
+        Line(f"LSSAR: p = 15, not 3, at {FAR}x", "-", powers, _some(ahead), LENGTH),
         Line(
-            "p = 15 for long items",
+            "LSSAR: p = 3, not 15, at 1x",
             "-",
-            f"{mean_text(own)} at 16x",
-            "reproduced" if ahead else "not reproduced",
+            difference_text(near[P3], near[P15]),
+            _some([above(near[P3], near[P15]) > 0]),
             LENGTH,
         ),
         Line(
-            "p = 3 for short items",
+            "p = 15 is as good as softmax at 1x",
             "-",
-            mean_text(short),
-            "reproduced" if short.mean() >= softmax.mean() - 0.005 else "not reproduced",
+            f"{mean_text(start['lssar'])}, softmax {short(start['softmax'].mean())}",
+            NOT if above(start["softmax"], start["lssar"]) > 0 else REPRODUCED,
             LENGTH,
         ),
         Line(
-            "softplus is the best inner map",
+            f"p = 3 keeps recall to {FAR}x, rotary",
             "-",
-            f"sigmoid {mean_text(inner['sigmoid_norm'])} at 16x",
-            "not reproduced" if inner["sigmoid_norm"].mean() > own.mean() else "reproduced",
+            f"keeps {mean_text(kept)}",
+            REPRODUCED if kept.mean() >= MANY else NOT,
+            LENGTH,
+        ),
+        Line(
+            "softplus inside, not sigmoid",
+            "-",
+            sigmoid,
+            _some(best),
             LENGTH,
         ),
         Line(
             "relu inside dies",
             "-",
-            f"{mean_text(dead)} of rows dead",
-            "reproduced" if dead.mean() > 0.05 else "not reproduced",
+            f"dead rows {mean_text(dead, 1, 100)} %",
+            REPRODUCED if dies.low > EQUAL else IN_PART if dead.max() > 0 else NOT,
             LENGTH,
         ),
-        Line("x^15 overflows", "-", "float32 beyond x = 370", "reproduced, unless divided first", LENGTH),
+        Line("x^15 overflows", "-", f"float32 from x = {limit:.0f}", _overflows(limit), LENGTH),
     ]
+
+
+def _some(holds: list[bool]) -> str:
+    return REPRODUCED if all(holds) else IN_PART if any(holds) else NOT
+
+
+def _overflows(limit: float) -> str:
+    """Whether the power itself overflows, and the head of this package on the same numbers."""
+    x = torch.tensor([1.01 * limit, 1.0], dtype=torch.float32)
+    bare = bool((x**15).isinf().any())
+    scores = torch.zeros(int(2 * limit))
+    scores[0] = 1e4
+    safe = bool(Lssar(15.0).weights(scores).isfinite().all())
+    return (f"{REPRODUCED}; not here" if safe else REPRODUCED) if bare else NOT
 
 
 def _trained(trained: TrainedScores) -> list[Line]:
     found, own, one = agreement(trained.learned()), swap(trained, LEAST_KL), swap(trained, ONE_BEST)
-    r = f"r = {estimate_text(found.pearson)}"
+    r = found.pearson
+    kept = one.kept
     return [
-        Line("tau* is the grid's best tau", f"r = {PUBLISHED_R:g}", r, agreement_verdict(found), TRAINED),
+        Line(
+            "tau\\* is the grid's best tau",
+            f"r = {PUBLISHED_R:g}",
+            f"r = {short(r.value, 2)} [{short(r.low, 2)}, {short(r.high, 2)}]",
+            agreement_verdict(found),
+            TRAINED,
+        ),
         Line(
             "one tau for all heads collapses",
             "-",
-            f"keeps {kept_text(one.kept)}",
+            f"keeps {short(kept.mean)} [{short(kept.low)}, {short(kept.high)}]",
             swap_verdict(own, one).split(",")[0],
             TRAINED,
         ),

@@ -1,329 +1,244 @@
-"""The text of docs/attention_tables.md, written from the committed rows."""
-
-from collections.abc import Iterable, Iterator, Sequence
+"""The text of docs/attention.md, written from the committed rows; its long tables are in docs/attention_tables.md."""
 
 import numpy as np
-import pandas as pd
+import torch
 
-from stau_rl.agents.attention.attention_normalisers import LOW
-from stau_rl.agents.attention.key_smoothing import half_gaussian_taps
-from stau_rl.envs.tasks import parse_task
-from stau_rl.pages import openings
-from stau_rl.pages.attention_claims import SILENCE_BOUNDS, expected_rows, length_sentences, silence_holds
+from stau_rl.pages.attention_asked import Asked
+from stau_rl.pages.attention_asked_tables import gate_table, length_table, mqar_table, taught_table
 from stau_rl.pages.attention_data import AttentionData
-from stau_rl.pages.attention_figures import figures
-from stau_rl.pages.markdown import table
-from stau_rl.pages.trained_tables import trained_appendix
-from stau_rl.probe.metrics import METRICS
-from stau_rl.probe.plan import MORE
-from stau_rl.probe.summary import GOOD_HIGH, cell
-from stau_rl.statistics.means import wilson_interval
+from stau_rl.pages.attention_evidence import (
+    PUBLISHED_SPAN,
+    above,
+    best_rate,
+    gate_text,
+    inner_text,
+    mean_text,
+    overflow,
+    passing,
+    short,
+    starving,
+    taught,
+)
+from stau_rl.pages.attention_figures import TAUGHT_FIGURE, figures
+from stau_rl.pages.attention_lines import (
+    CALIBRATED,
+    FAR,
+    FREE,
+    GATES,
+    INNER,
+    LENGTH,
+    MANY,
+    NOISE,
+    NONE,
+    ONE,
+    OTHERS,
+    OWN,
+    RECALL,
+    ROTARY,
+    SMOOTHED,
+    SOFTMAX,
+    TAUGHT,
+    UNCALIBRATED,
+    attention_lines,
+)
+from stau_rl.pages.claim_lines import claim_table
+from stau_rl.pages.lssar_training import LONG, MOST, NO_OFFSET, POWERS, SEEDS
+from stau_rl.pages.trained_text import trained_section
+from stau_rl.probe.claims_plan import MQAR_ITEMS
 
-FOUND = ("recall", "worst_key", "decoded", "decoded_worst_key", "false_refusal", "dead_row_rate", "mass_answerable")
-SILENT = ("recall", "decoded", "decoded_worst_key", "false_refusal", "commit_rate", "hallucination")
-MASSES = ("mass_answerable", "mass_unanswerable", "auroc", "risk_80", "aurc", "dead_row_rate")
-ROWS = ("sink_mass", "entropy", "top1_mass", "top10_mass", "below_1e6", "kurtosis")
+LOUDER = "recall(amplitude=1)"
+REST = 9000
+"""Seconds of one GPU that the settings of the MQAR grid which are not run would take, as `--estimate` counts them."""
 
 
-def tables_page(data: AttentionData) -> str:
-    """The page of tables as Markdown; a part that the rows do not hold is left out."""
+def page(data: AttentionData) -> str:
+    """The whole page as Markdown; a part that the rows do not hold is left out."""
+    asked, trained = data.asked, data.trained
+    lines = attention_lines(data)
     parts = [
-        "# Attention heads: all tables",
-        "\n".join(f"- {sentence}" for sentence in openings.attention(data)),
-        _picture(data, "attention_silence.png", "Row mass with and without an answer"),
-        "Written by `python -m stau_rl.pages.attention` from `notebooks/results/attention_*.csv`; the verdicts below "
-        "follow the numbers. `stau-rl probe --size full` makes the rows anew.",
-        *_setup(data),
-        *_expected(data),
-        *_recall(data),
-        *_silence(data),
-        *_thresholds(data),
-        *_length(data),
-        *_others(data),
-        *_taus(data),
-        *_made(data),
+        "# Attention heads as decision modules: recall, silence, length",
+        claim_table(lines) if lines else "",
+        f"![Is silence taught?]({TAUGHT_FIGURE})" if TAUGHT_FIGURE in figures(data) else "",
+        *([] if asked is None else ["\n".join(f"- {sentence}" for sentence in sentences(asked))]),
+        "Brackets and ± are 95 % intervals over seeds, Wilson's of shares of seeds and Student's of means; differences "
+        "are paired by seed. A seed **passes** "
+        "silence if it leaves at most .01 of mass where the key is absent and keeps .96 of its recall and of its right "
+        "answers, with at most .05 refused. Only the numbers of the column *published* are published; all others are "
+        "measured here. [All numbers](attention_tables.md) has every row, what is asked and the metrics.",
+        *([] if asked is None else [*_gates(asked), *_taught(asked), *_recall(data, asked), *_length(asked)]),
+        *([] if trained is None or data.taus is None else [trained_section(trained, data.taus)]),
+        *([] if asked is None else _made(asked)),
     ]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _setup(data: AttentionData) -> list[str]:
-    first = data.rows[data.rows["part"] == "recall"].iloc[0]
-    task = parse_task("recall")
+def sentences(asked: Asked) -> list[str]:
+    """What comes out, in three sentences."""
+    found = taught(asked)
+    never, few, half = (found.shares[place] for place in (0, 2, -1))
+    literal, hill = (passing(asked.of("gates", gate_text(gate, 0.0))) for gate in ("clamp", "hill"))
+    long, short_ = (asked.values("decoded", ONE, name).mean() for name in ("lssar", "softmax"))
+    swapped = asked.trained("lssa", MOST)["decoded"].mean()
+    cause = "it is training that fails" if swapped >= MANY else "training alone does not explain it"
+    word = "is taught" if found.of(OWN, never) > 0.5 > found.of(OWN, half) else "comes with the head"
+    before, after = (100 * float(np.median(found.others(share))) for share in (never, few))
+    published = f"The published {OTHERS} against {NONE}"
+    inside = after < 100 * PUBLISHED_SPAN[0] and before > 100 * PUBLISHED_SPAN[1]
+    between = f"{published} lie between." if inside else f"{published} do not lie between."
     return [
-        "## What is asked",
-        "A context holds pairs k v k v ..., then comes a key; the answer is its value. A head finds the right slot if "
-        "the place of that value has the largest weight and the row's mass is at least 1/2 (*recall*), and the model "
-        "answers right if that value is its most likely token (*decoded*). Where the key is absent, the answer is the "
-        "query itself, so a head that adds nothing is right (*silence*); with a NULL label it has to add something.",
-        f"Unless said otherwise: {len(task.kinds['keys'])} keys and {len(task.kinds['values'])} values, 8 pairs, the "
-        f"query last; width {first['width']}, one layer, one head, no perceptron: x = RMSNorm(embedding + position), "
-        f"then "
-        "x + attention(x), RMSNorm with a gain, an unembedding of its own. Embedding N(0, 0.5^2), positions "
-        f"N(0, 0.02^2), projections N(0, 1/D), output times 0.5, scores q.k / sqrt(D). Adam(0.9, 0.99) without weight "
-        f"decay, learning rate {first['rate']:g} after 100 steps of warm-up, then a cosine to 0, {first['steps']} "
-        f"steps of {first['batch']} fresh items; {first['items']} test items per seed. A guess is right with "
-        f"probability {task.chance:.3f}; a random place is the right slot with {task.slot_chance:.3f}. Values are "
-        f"drawn with "
-        "replacement. In silence the query is not among its own keys and half of the keys asked for are absent.",
-        "Every number is the median of the seeds, with the worst seed in brackets where it differs: the lowest of "
-        f"{', '.join(name.replace('_', ' ') for name in METRICS if name in GOOD_HIGH)}; the highest of the others.",
+        f"Silence {word}: trained without unanswerable queries, `{OWN}` makes up "
+        f"{100 * found.of(OWN, never):.0f} % of the answers to them and the median of the other heads "
+        f"{before:.0f} %; with {100 * few:g} % of such queries in training it is {100 * found.of(OWN, few):.1f} and "
+        f"{after:.1f} %. {between}",
+        f"Read literally, as min(1, m), the gate keeps {literal.held} of {literal.of} seeds silent from a threshold of "
+        f"0; read as m^p / (1 + m^p), {hill.held} of {hill.of}.",
+        f"LSSAR at p = 15 answers {100 * long:.0f} % at the trained length where softmax answers {100 * short_:.0f} %: "
+        f"{cause}, as weights trained without the power and asked with it answer {100 * swapped:.0f} %.",
     ]
 
 
-def _expected(data: AttentionData) -> list[str]:
-    header = ("task", "head", "metric", "expected", "median (range of seeds)", "comes out")
+def _gates(asked: Asked) -> list[str]:
+    literal, fixed, hill = (
+        asked.of("gates", gate_text(*which)) for which in (("clamp", 0.0), ("clamp", None), ("hill", 0.0))
+    )
+    bare = passing(asked.of("gates", gate_text("none", 0.0)))
+    near = passing(asked.of("gates", gate_text("hill", -0.5)))
+    fresh = [passing(asked.of("calibrated", name)) for name in (CALIBRATED, "pn_fir_tau_calibrated")]
+    starved = " and ".join(
+        f"{starving(rows).held} of {len(rows)} with {words}"
+        for rows, words in (
+            (fixed, "min(1, m) fixed at 0"),
+            (literal, "min(1, m) learned from 0"),
+            (hill, "m^p / (1 + m^p)"),
+        )
+    )
     return [
-        "## What was expected, and what comes out",
-        "Expectations are those of published first measurements under this recipe; of heads that start elsewhere they "
-        "are those of the head that starts at a threshold of 0. What the recipe leaves open is chosen here: the "
-        "unembedding is not tied to the embedding, and the head's output is added to the normalised embedding. "
-        "Smoothing makes the scores of independent keys smaller by the root of the sum of the filter's squares, "
-        f"{half_gaussian_taps().square().sum().sqrt().item():.2f}; calibrated heads and `calibrate=threshold` "
-        f"start one below the {100 * LOW:g} % quantile of the largest scores of the first batch's rows.",
-        table(header, expected_rows(data), keys=3),
-        *_more_seeds(data),
-        *_starved(data),
+        f"## {GATES}",
+        "The paper fixes 7 taps of a half Gaussian of sigma 2, an exponent of 10 and one learned threshold per layer, "
+        'and gates a row "by the largest positive score" m above the threshold. Our choices: min(1, m) for the gate, '
+        "taps of sum 1 (L1) and a threshold that starts at 0 on scores q.k / sqrt(D). Seeds that pass, of "
+        f"{len(literal)} that no other study uses, with taps of sum 1 / of unit norm:",
+        gate_table(asked),
+        f"Without a gate a row has mass 1: {bare.text} pass from 0. A start that suits one gate need not suit another: "
+        f"m^p / (1 + m^p) passes on {near.text} from -0.5. Calibration, one below the 10 % quantile of the largest "
+        f"scores of the first batch's rows, was chosen on other seeds; on {fresh[0].of} new ones m^p / (1 + m^p) "
+        f"passes on {fresh[0].text}, min(1, m) on {fresh[1].text}. A key that lies below the threshold "
+        f"has no gradient and may starve, right in less than half of the cases: {starved}.",
     ]
 
 
-def _more_seeds(data: AttentionData) -> list[str]:
-    """How often the expectations of silence hold over the seeds of the part that has more of them."""
-    if not data.tasks(MORE):
-        return []
-    rows = []
-    for name in data.normalisers(MORE, "silence"):
-        held, seeds = silence_holds(data, name)
-        low, high = wilson_interval(held, seeds)
-        cells = [_cell(data, metric, MORE, "silence", name) for metric in SILENCE_BOUNDS]
-        rows.append((f"`{name}`", f"{held} of {seeds}", f"{low:.2f} to {high:.2f}", *cells))
-    names = [metric.replace("_", " ") for metric in SILENCE_BOUNDS]
+def _taught(asked: Asked) -> list[str]:
+    mute, mass = (taught(asked, metric) for metric in ("silent_decoded", "mass_unanswerable"))
+    never, few, half = (mute.shares[place] for place in (0, 1, -1))
+    at_never, at_few = (mute.means[:, mute.shares.index(share)] for share in (never, few))
+    rows = asked.of("silence share")
+    worst = min(mute.names, key=lambda name: mute.of(name, half))
     return [
-        "Five seeds are few for a verdict on every seed, so these were trained on more. Seeds that meet all of what is "
-        "expected of silence, the 95 % interval of that share (Wilson), and the median with the worst seed:",
-        table(("head", "seeds", "share", *names), rows),
+        f"## {TAUGHT}",
+        f"Models of {rows['seed'].nunique()} seeds, trained with a share of unanswerable rows and all tested with one "
+        "half. Answers made up where there is none, percent of these queries:",
+        taught_table(asked),
+        f"Trained without unanswerable rows, a head gives the right answer there, the query itself, to "
+        f"{100 * at_never.max():.1f} % at most; with {100 * few:g} % of such rows the median head "
+        f"gives it to {100 * float(np.median(at_few)):.1f} %. At one half the lowest is `{worst}` with "
+        f"{100 * mute.of(worst, half):.1f} %. Being right is not being silent: there `sm_fir` leaves a "
+        f"mass of {short(mass.of('sm_fir', half))} on queries without an answer, `{OWN}` {short(mass.of(OWN, half))}. "
+        "The paper does not say how often its models saw such a query.",
     ]
 
 
-def _starved(data: AttentionData) -> list[str]:
-    """A sentence on the keys that thresholded heads never learn, where there are such seeds."""
-    counts = []
-    for name in data.normalisers("silence", "silence"):
-        more = data.seeds(MORE, "silence", name)
-        rows = more if len(more) else data.seeds("silence", "silence", name)
-        starved = rows[rows["decoded_worst_key"] < 0.5]
-        if name.startswith("pn_") and len(starved):
-            dead = f"{starved['dead_row_rate'].median():.3f} ({starved['dead_row_rate'].max():.3f})"
-            counts.append(f"`{name}` {len(starved)} of {len(rows)} seeds, dead rows on answerable queries there {dead}")
-    if not counts:
-        return []
+def _recall(data: AttentionData, asked: Asked) -> list[str]:
+    names = asked.names("mqar grid")
+    best = {name: best_rate(asked, name)[1].mean() for name in names}
+    good = ", ".join(f"`{name}`" for name in names if best[name] >= MANY) or "none"
+    bad = ", ".join(f"`{name}` {short(best[name])}" for name in names if best[name] < MANY) or "none"
+    own = asked.of("mqar grid", names[0])
+    noisy = ", ".join(
+        f"`{name}` "
+        + " and ".join(mean_text(data.seeds("amplitude", task, name)["decoded"].to_numpy()) for task in (NOISE, LOUDER))
+        for name in ("sm_fir", UNCALIBRATED, CALIBRATED)
+    )
+    order = above(best_rate(asked, "sm_fir")[1], best_rate(asked, "softmax_conv")[1])
+    ahead = "an advantage" if order > 0 else "no advantage"
+    plain = data.seeds("recall", "recall", "softmax")["decoded"].to_numpy(dtype=np.float64)
+    free = " and ".join(
+        f"`{name}` {short(data.median('decoded', 'recall', 'recall', name))} with a mass of "
+        f"{data.median('mass_answerable', 'recall', 'recall', name):.1f}"
+        for name in FREE
+    )
     return [
-        "In silence a seed may leave a key unlearned, right on it in less than half of the cases: one key of 32 is "
-        f".031 of the answers. {'; '.join(counts)}. A row below its threshold has no gradient."
+        f"## {RECALL}",
+        f"The paper gives {SOFTMAX} for softmax and no recipe; under ours a single layer without smoothed keys has "
+        f"{mean_text(plain, 1, 100)} %, as it cannot bind a value to its key. Heads that are not normalised decode as "
+        f"well once keys are smoothed: {free}. Right answers under amplitude noise of spread .5 and 1, the last "
+        f"head calibrated: {noisy}.",
+        f"Sixteen pairs over 64 places, two layers of four heads, {own['steps'].iloc[0]} steps, "
+        f"{own['seed'].nunique()} seeds; the best of {own['rate'].nunique()} learning rates, chosen on the same seeds, "
+        "then the means at every rate. `softmax_conv` learns its taps:",
+        mqar_table(asked),
+        f"At their best rate {good} recall; {bad} do not. Fixed smoothing "
+        f"({mean_text(best_rate(asked, 'sm_fir')[1])}) has {ahead} over a learned short convolution "
+        f"({mean_text(best_rate(asked, 'softmax_conv')[1])}).",
     ]
 
 
-def _recall(data: AttentionData) -> list[str]:
-    parts = ["## Recall", *_setting(data, "recall", (FOUND, ROWS))]
-    if data.tasks("distractors"):
-        parts += [
-            "### Distractors",
-            "Distractors per pair, in random places among them: two tokens of noise; a pair of a decoy key, which is "
-            "never asked for; or a value behind the twin of a key of the context, whose embedding starts at a "
-            "correlation of 0.9 with the key's. Right answers:",
-            _wide(data, "distractors", "decoded"),
-        ]
-    if data.tasks("amplitude"):
-        parts += [
-            "### Amplitude noise",
-            "Every place of the context speaks with loudness exp(a z), z standard normal, after the normalisation. "
-            "Right answers:",
-            _wide(data, "amplitude", "decoded"),
-        ]
-    return parts
-
-
-def _silence(data: AttentionData) -> list[str]:
-    if not data.tasks("silence"):
-        return []
-    parts = ["## Silence", *_setting(data, "silence", (SILENT, MASSES, ROWS))]
-    parts += [_picture(data, "attention_maps.png", "Weights")]
-    if data.tasks("null label"):
-        parts += [
-            "### With a NULL label",
-            "The answer to an absent key is a token of its own. A head must now attend in order to say that there is "
-            f"nothing. {_told(data)}",
-            *_setting(data, "null label", (SILENT, MASSES)),
-        ]
-    return parts
-
-
-def _told(data: AttentionData) -> str:
-    """How well row mass tells absent keys with a NULL label, from the least to the most telling head."""
-    (task,) = data.tasks("null label")
-    found = {name: data.median("auroc", "null label", task, name) for name in data.normalisers("null label", task)}
-    low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
-    return f"The median AUROC of row mass goes from {found[low]:.3f} (`{low}`) to {found[high]:.3f} (`{high}`):"
-
-
-def _thresholds(data: AttentionData) -> list[str]:
-    if not data.tasks("threshold"):
-        return []
-    head = data.normalisers("threshold", data.tasks("threshold")[0])[0].split("(")[0]
-    parts = [
-        "## Where the threshold starts",
-        f"`{head}` from other thresholds, as given and calibrated (one below the "
-        f"{100 * LOW:g} % quantile of the largest "
-        "scores of the first batch's rows). Dead rows have no gradient.",
+def _length(asked: Asked) -> list[str]:
+    sigmoid, relu = (asked.values("decoded", SMOOTHED, inner_text(name, fir=True), FAR).mean() for name in INNER)
+    dead = {name: asked.values("dead_row_rate", ONE, inner_text(name, fir=False)) for name in INNER}
+    turned = {name: asked.values("decoded", ROTARY, name, FAR).mean() for name in asked.names(ROTARY)}
+    first = max(turned, key=turned.__getitem__)
+    ours = asked.values("decoded", SMOOTHED, "lssar(fir_taps=7)", FAR).mean()
+    return [
+        f"## {LENGTH}",
+        "The paper states p = 15 for long inputs and p = 3 for short ones. Right answers on a pass key, at the trained "
+        f"length to {FAR} times that: one value in noise, and among rivals whose number grows with the length, without "
+        f"positions and with rotary ones; keys are smoothed among rivals, {asked.of(ONE)['seed'].nunique()} seeds:",
+        length_table(asked),
+        f"With rotary positions the best at {FAR}x is `{first}` with {short(turned[first])}. Without "
+        f"them p = 15 with sigmoid inside has {short(sigmoid)} there, with relu {short(relu)}, with softplus "
+        f"{short(ours)}. On one value relu inside leaves {mean_text(dead['relu_norm'], 1, 100)} % of the rows dead at "
+        f"the trained length, sigmoid {mean_text(dead['sigmoid_norm'], 1, 100)} %. x^15, x = A n, leaves float32 from "
+        f"x = {overflow(15, torch.float32):.0f}, which a row of as many keys can reach; heads here divide by the "
+        "largest x first.",
+        _why(asked),
     ]
-    for task in data.tasks("threshold"):
-        rows = []
-        for name in data.normalisers("threshold", task):
-            cells = [_cell(data, metric, "threshold", task, name) for metric in ("first_dead", "decoded", "recall")]
-            rows.append((f"`{name}`", *cells, _cell(data, "mass_unanswerable", "threshold", task, name)))
-        header = (f"`{task}`", "dead rows at the start", "right answers", "recall", "mass without an answer")
-        parts.append(table(header, rows))
-        parts.append(_starts(data, task))
-        calibrated = [name for name in data.normalisers("threshold", task) if "calibrate" in name]
-        low = min(data.worst("decoded", "threshold", task, name) for name in calibrated)
-        parts.append(f"Calibrated, the worst seed of all starts gives {low:.3f} right answers on `{task}`.")
-    return [*parts, _picture(data, "attention_thresholds.png", "Thresholds")]
 
 
-def _starts(data: AttentionData, task: str) -> str:
-    """Which starts, as given, end with keys that are not found or without silence."""
-    given = [name for name in data.normalisers("threshold", task) if "calibrate" not in name]
-    lost = [name for name in given if data.worst("decoded", "threshold", task, name) < 0.96]
-    loud = [name for name in given if data.median("mass_unanswerable", "threshold", task, name) > 0.01]
-    text = f"As given, the worst seed has less than .96 of the answers right from {_listed(lost)}"
-    if "silence" in task:
-        text += f"; the median mass on absent keys is above .01 from {_listed(loud)}"
-    return f"{text}."
+def _why(asked: Asked) -> str:
+    """Why LSSAR is low at p = 15 at the trained length."""
+    powers = [float(asked.trained(f"lssar(p={p})")["decoded"].mean()) for p in POWERS]
+    falls = "falls" if powers[0] > powers[-1] else "does not fall"
+    zero = short(float(asked.trained(MOST)["zero"].mean()), 2)
+    free, long = (float(asked.trained(*which)["decoded"].mean()) for which in ((NO_OFFSET,), (MOST, "", LONG)))
+    cause = "is not the cause" if free <= powers[-1] + 0.05 else "is a part of it"
+    helps = "helps" if long > powers[-1] + 0.05 else "does not help"
+    swapped = float(asked.trained("lssa", MOST)["decoded"].mean())
+    able = "so the head is able to answer" if swapped >= MANY else "so more than training is wrong"
+    return (
+        f"Why p = 15 is low at the trained length, in a small study of {len(SEEDS)} seeds on the one value "
+        f"(`python -m stau_rl.pages.lssar_training`): weights trained as `lssa` and asked as `lssar(p=15)` have "
+        f"{short(swapped)}, {able}. Trained as itself it {falls} with the power: p = {', '.join(map(str, POWERS))} "
+        f"give {', '.join(short(value) for value in powers)}. Re-weighting gives {zero} of the answers' places a "
+        f"weight of exactly 0 before the first step. That {cause}: without the offset, O = 0, p = 15 has "
+        f"{short(free)}. A power of {POWERS[-1]} leaves a place with .8 of the largest excess "
+        f"{short(0.8 ** POWERS[-1])} of its weight, and as little gradient. Longer training, {LONG} steps, {helps}: "
+        f"{short(long)}."
+    )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names) or "no start"
-
-
-def _length(data: AttentionData) -> list[str]:
-    if not data.tasks("length"):
-        return []
-    parts = [
-        "## Length",
-        "Trained at one length, tested at multiples of it, without positions (learned ones cannot extrapolate). "
-        "`passkey`: one value in noise, the noise grows. `recall`: the pairs grow, and with them the keys that "
-        "compete; keys are smoothed, which is how a single layer binds a value to its key. Right answers:",
-    ]
-    for task in data.tasks("length"):
-        rows = data.rows[(data.rows["part"] == "length") & (data.rows["task"] == task)]
-        factors = sorted(rows["factor"].unique())
-        body = [
-            (f"`{name}`", *(_cell(data, "decoded", "length", task, name, factor) for factor in factors))
-            for name in data.normalisers("length", task)
-        ]
-        parts.append(table((f"`{task}`, {rows['steps'].iloc[0]} steps", *(f"{factor}x" for factor in factors)), body))
-    parts.append(_picture(data, "attention_length.png", "Length"))
-    sentences = list(length_sentences(data))
-    if sentences:
-        parts += [
-            "What the paper on LSSAR (Gao and Spratling, 2025, arXiv 2501.13428; later with Gionfrida) says of "
-            "language models, in this page's words and asked of these heads. Recall is the share of "
-            "right answers here, the median of the seeds with the lowest in brackets. Kept means at least 95 % of the "
-            "recall at the trained length, lost less than 80 %; where the median of that recall is below .5 there is "
-            "nothing to judge; no worse means by at most .01. A claim reproduces if it holds on every seed.",
-            "\n".join(f"- {sentence}" for sentence in sentences),
-        ]
-    return parts
-
-
-def _others(data: AttentionData) -> list[str]:
-    parts = []
-    for part, title, text in (
-        ("overwrite", "Overwritten keys", "Four keys, each written twice; the last value counts."),
-        (
-            "mqar",
-            "Multi-query recall",
-            "Two layers, 64 places, 4 pairs, each key asked once among random fillers (the semantics of Zoology's "
-            "generator, seeded throughout); keys are smoothed where the name of the head says fir.",
-        ),
-    ):
-        if data.tasks(part):
-            parts += [
-                f"## {title}",
-                text,
-                *_setting(data, part, (("recall", "decoded", "decoded_worst_key", "entropy"),)),
-            ]
-    if data.tasks("sweep"):
-        parts += [
-            "## Exponent, width, taps",
-            "Dots are seeds, lines medians.",
-            _picture(data, "attention_sweeps.png", "Sweeps"),
-            *(_wide(data, "sweep", metric, only=task) for task, metric in _swept(data)),
-        ]
-    return parts
-
-
-def _swept(data: AttentionData) -> Iterator[tuple[str, str]]:
-    for task in data.tasks("sweep"):
-        yield task, "decoded"
-
-
-def _taus(data: AttentionData) -> list[str]:
-    return [] if data.trained is None else [trained_appendix(data.trained)]
-
-
-def _made(data: AttentionData) -> list[str]:
-    rows, timing = data.rows, dict(data.timing.iloc[0])
-    models = rows.drop_duplicates(["part", "task", "normaliser", "seed"])
+def _made(asked: Asked) -> list[str]:
+    timing, rows = asked.timing, asked.rows
+    left = len(MQAR_ITEMS) * 2 - len(asked.of("mqar grid")[["task", "layers"]].drop_duplicates())
+    grid = timing.loc[timing["part"].str.startswith("mqar grid"), "seconds"].sum()
     commits = ", ".join(text[:12] for text in rows["commit"].unique())
-    metrics = "; ".join(f"*{name.replace('_', ' ')}*: {meaning}" for name, meaning in METRICS.items())
-    where = []
-    for number, (place, own) in enumerate(rows.groupby(["device", "versions"], sort=False)):
-        which = "" if number == 0 else f"*{', '.join(own['part'].unique())}* "
-        where.append(f"{which}{place[0]}, {place[1]}")
+    models = len(rows.drop_duplicates(["part", "task", "normaliser", "seed"]))
     return [
         "## How this was made",
-        f"{len(models)} models, seeds {_seeds(rows)}, trained side by side in {timing['seconds']} s of processes that "
-        f"share a device: {'; '.join(where)}; commit {commits}. A model of "
-        "one seed starts from the same numbers and sees the same items whatever its normaliser. Float sums on a GPU "
-        "depend on what is trained together, so numbers repeat to rounding, which training magnifies: the same seeds "
-        "on another device are other draws.",
-        f"Metrics: {metrics}.",
+        f"{models} models of `stau_rl.probe.claims_plan`, {timing['seconds'].sum() / 60:.0f} minutes of processes that "
+        f"share a device ({timing['device'].iloc[0]}, {rows['versions'].iloc[0]}; commit {commits}): "
+        "`stau-rl probe --task gates --task calibrated --out DIR`, and so on for `silence share`, `mqar grid` and "
+        "`lssar`; `--resume` goes on after a stop. `python -m stau_rl.pages.attention --claims DIR` adds a folder's "
+        f"rows to `notebooks/results/attention_claims.csv` and writes this page. Not run: {left} of the "
+        f"{2 * len(MQAR_ITEMS)} settings of the MQAR grid (4 pairs, 128 to 512 places, four layers), about {REST} s "
+        f'of one GPU beside the {grid:.0f} s spent; `stau-rl probe --task "mqar grid" --out DIR` runs them.',
     ]
-
-
-def _seeds(rows: pd.DataFrame) -> str:
-    """The seeds of most parts, and those of the part with more."""
-    most, more = ({*rows.loc[(rows["part"] == MORE) == wanted, "seed"]} for wanted in (False, True))
-    text = ", ".join(map(str, sorted(most)))
-    return f"{text} (*{MORE}*: {min(more)} to {max(more)})" if more else text
-
-
-def _setting(data: AttentionData, part: str, groups: Iterable[Sequence[str]]) -> list[str]:
-    """Tables of a part's single task: a row per normaliser, for each group of metrics."""
-    (task,) = data.tasks(part)
-    tables = []
-    for metrics in groups:
-        known = [name for name in metrics if data.rows.loc[data.rows["part"] == part, name].notna().any()]
-        rows = [
-            (f"`{name}`", *(_cell(data, metric, part, task, name) for metric in known))
-            for name in data.normalisers(part, task)
-        ]
-        tables.append(table((f"`{task}`", *(name.replace("_", " ") for name in known)), rows))
-    return tables
-
-
-def _wide(data: AttentionData, part: str, metric: str, only: str | None = None) -> str:
-    """One metric of a part: a row per normaliser, a column per task."""
-    tasks = [task for task in data.tasks(part) if only in (None, task)]
-    names = dict.fromkeys(name for task in tasks for name in data.normalisers(part, task))
-    rows = [(f"`{name}`", *(_cell(data, metric, part, task, name) for task in tasks)) for name in names]
-    return table(("", *(f"`{task}`" for task in tasks)), rows)
-
-
-def _cell(data: AttentionData, metric: str, part: str, task: str, name: str, factor: int = 1) -> str:
-    median = data.median(metric, part, task, name, factor)
-    return "-" if np.isnan(median) else cell(median, data.worst(metric, part, task, name, factor))
-
-
-def _picture(data: AttentionData, name: str, title: str) -> str:
-    return f"![{title}]({name})" if name in figures(data) else ""

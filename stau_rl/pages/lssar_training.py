@@ -85,11 +85,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stau_rl.pages.lssar_training", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the table is written")
     folder = parser.parse_args().results
-    started = time.perf_counter()
+    # Of the code as it was loaded.
+    started, commit = time.perf_counter(), current_commit()
     with one_torch_thread():
         rows = pd.DataFrame(training_rows())
     stamp = {"device": device_name("cpu"), "versions": f"torch={torch.__version__.split('+')[0]}"}
-    rows = rows.assign(commit=current_commit(), **stamp)
+    rows = rows.assign(commit=commit, **stamp)
     rows["seconds"] = round(time.perf_counter() - started)
     write_table(folder / FILE, rows, 5)
 
