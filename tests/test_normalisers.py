@@ -27,6 +27,7 @@ from stau_rl.heads import (
     parse_head,
 )
 from stau_rl.heads.normalise import normalise_log, scaled_log
+from stau_rl.nn.learned import LearnedHead
 
 GATED = [PowerNorm(gate="sink", c=0.7), PowerNorm(gate="clamp"), PowerNorm(gate="none"), PowerNorm(3.0, -0.5)]
 STAGES = [parse_head(f"reweight(inner={text}, p=2)") for text in ("softmax", "sigmoid_norm", "relu_norm", "sparsemax")]
@@ -354,3 +355,13 @@ def test_a_row_of_equal_scores_has_nothing_above_its_mean(gate: str, dtype: torc
             scores[:, n] = torch.tensor([9.0, -math.inf])
             mask = torch.arange(n + 1) < torch.tensor([[n], [n + 1]])
             assert (head.weights(scores, mask=mask) == 0.0).all(), (n, value)
+
+
+def test_a_parameter_without_a_part_cannot_be_learned() -> None:
+    """The half-way point of a sink has a gradient there alone; learned elsewhere it would stand still in silence."""
+    with pytest.raises(ValueError, match=r"learn: 'c' has no part in power_norm"):
+        LearnedHead(PowerNorm(gate="hill"), ("c",))
+    sink = LearnedHead(PowerNorm(gate="sink"), ("c",))
+    sink.bound_head().weights(torch.tensor([1.0, 2.0])).sum().backward()
+    assert sink.raw("c").grad is not None
+    assert sink.raw("c").grad != 0

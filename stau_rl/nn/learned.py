@@ -23,8 +23,8 @@ class LearnedHead(nn.Module):
             `(heads,)` gives one value per head to scores [..., heads, entries].
 
     Raises:
-        ValueError: an unknown head or parameter, one without an effect, a starting value on its bound, a schedule, or a `shape` with nothing
-            to learn.
+        ValueError: an unknown head or parameter, one without an effect, a starting value on its bound, a schedule, or
+            a `shape` with nothing to learn.
     """
 
     def __init__(self, head: str | Head, learn: tuple[str, ...] = (), shape: tuple[int, ...] = ()) -> None:
