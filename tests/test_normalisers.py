@@ -272,7 +272,7 @@ def test_the_largest_score_under_a_mask_does_not_count() -> None:
 def test_a_dead_row_has_neither_mass_nor_gradient() -> None:
     scores = torch.tensor([[-0.5, -1.0], [0.5, 2.0]], dtype=torch.float64, requires_grad=True)
     threshold = torch.zeros(2, 1, dtype=torch.float64, requires_grad=True)
-    mass = PowerNorm().bind(threshold=threshold).weights_and_mass(scores)[1]
+    mass = PowerNorm(gate="hill").bind(threshold=threshold).weights_and_mass(scores)[1]
     mass.sum().backward()
     assert mass[0] == 0
     assert scores.grad is not None
@@ -315,7 +315,7 @@ def test_reweight_carries_schedules_and_tensors_to_its_first_stage() -> None:
     [
         ("power_norm(gate=hil)", "power_norm: gate must be one of hill, sink, clamp, none, got 'hil'"),
         ("power_norm(centre=row)", "power_norm: centre must be one of none, mean, got 'row'"),
-        ("power_norm(c=2)", "power_norm: c belongs to gate=sink, got c=2.0 with gate=hill"),
+        ("power_norm(c=2)", "power_norm: c belongs to gate=sink, got c=2.0 with gate=clamp"),
         ("power_norm(p=0)", "power_norm: p must be finite and > 0, got 0"),
         ("entmax(alpha=1)", "entmax: alpha must be finite and > 1, got 1"),
         ("softmax_off_by_one(n=-1)", "softmax_off_by_one: n must be finite and >= 0, got -1"),

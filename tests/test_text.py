@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stau_rl.heads import (
     HEADS,
+    ClampPower,
     Entmax,
     Escort,
     Head,
@@ -38,6 +39,7 @@ positive = st.floats(min_value=1e-300, allow_infinity=False)
 PARAMETERS = {
     "softmax": st.builds(Softmax, st.floats(0, allow_infinity=False)),
     "s_tau": st.builds(STau, st.floats(1, allow_infinity=False), st.floats(0, allow_infinity=False)),
+    "clamp_power": st.builds(ClampPower, positive, positive),
     "escort": st.builds(Escort, positive),
     "entmax": st.builds(Entmax, st.floats(1, allow_infinity=False, exclude_min=True)),
     "ssmax": st.builds(SSMax, st.floats(0, allow_infinity=False)),

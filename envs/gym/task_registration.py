@@ -5,6 +5,7 @@ IDS = {
     "stau_rl/Silence-v0": "silence",
     "stau_rl/MultiQueryRecall-v0": "mqar",
     "stau_rl/Passkey-v0": "passkey",
+    "stau_rl/PasskeyRivals-v0": "passkey_rivals",
     "stau_rl/Overwrite-v0": "overwrite",
 }
 
