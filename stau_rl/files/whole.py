@@ -48,6 +48,14 @@ def refuse_link(folder: Path) -> None:
         )
 
 
+def refuse_undecodable(path: Path) -> None:
+    """Raise a ValueError where a path has bytes that are not UTF-8: some files of ours could not be written there."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the path {str(path)!a} has bytes that are not UTF-8; name another") from None
+
+
 def temporary_of(path: Path) -> Path:
     """Where a file is written before it takes its name; in the same folder, as a rename does not cross file systems.
 
