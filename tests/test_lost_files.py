@@ -1,13 +1,18 @@
 """Files of others that stand in a folder are never lost, and what a killed process leaves is gone on with."""
 
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from rundir_cases import SPEC_A
 from stau_rl.cli.main import main
+from stau_rl.files.finished import write_table
+from stau_rl.files.whole import write_json
 from stau_rl.plateau.folder import PlateauFolder
 from stau_rl.plugin.load import load_plugin
 from stau_rl.probe.folder import ProbeFolder
@@ -15,6 +20,7 @@ from stau_rl.regret.directory import RunDirectory
 from stau_rl.rl_study.folder import RLStudyFolder
 from stau_rl.study.folder import StudyFolder
 from stau_rl.training.folder import TrainFolder
+from stau_rl.training.run import RunSpec, play_run
 
 
 def _study(path: Path, resume: bool = False) -> Any:
@@ -90,3 +96,28 @@ def test_the_scores_that_are_analysed_are_not_written_over(
         main(["analyse", str(tmp_path / "scores.npz"), "--out", str(tmp_path / name)])
     assert "is the file of the scores, which would be lost" in capsys.readouterr().err
     assert (tmp_path / "scores.npz").read_bytes() == before
+
+
+@pytest.fixture
+def small_disk() -> Iterator[None]:
+    """No file may grow beyond 1000 bytes."""
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, kept[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+
+
+def _checkpoint(path: Path) -> None:
+    play_run(RunSpec("reinforce", {"env": "CartPole-v1", "steps": 64, "points": 1}, 0), path)
+
+
+def _table(path: Path) -> None:
+    write_table(path, pd.DataFrame({"a": range(1000)}))
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("write", [_checkpoint, _table, lambda path: write_json(path, "a" * 2000)])
+def test_a_full_disk_is_an_error_of_the_system_that_names_the_file(write: Any, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"File too large: '.*whole\.txt'"):
+        write(tmp_path / "whole.txt")
+    assert list(tmp_path.iterdir()) == []

@@ -24,15 +24,18 @@ def whole_file(path: Path) -> Iterator[Path]:
         The temporary path, in the same folder (a rename does not cross file systems).
 
     Raises:
-        OSError: the folder is not writable, or the disk is full.
+        OSError: the folder is not writable, or the disk is full; it names a file.
     """
     temporary = temporary_of(path)
     try:
         yield temporary
         put_in_place(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            # A full disk is met while writing, where the system names no file.
+            error.filename = str(path)
         raise
 
 
