@@ -264,6 +264,16 @@ def test_nothing_is_played_or_drawn_before_a_reset(kind):
             ask()
 
 
+@pytest.mark.parametrize("name", IDS)
+def test_nothing_is_played_after_the_end(name):
+    for env in (gym.make(name, horizon=2), gym.make(name, horizon=2).unwrapped):
+        for _ in range(2):
+            env.reset(seed=0)
+            assert [env.step(0)[2] for _ in range(2)] == [False, True]
+            with pytest.raises(gym.error.ResetNeeded, match="call reset first"):
+                env.step(0)
+
+
 @pytest.mark.parametrize("horizon", [2, 3, 5])
 @pytest.mark.parametrize("mode", MODES)
 def test_vectors_are_cut_off_as_gymnasium_cuts_off_single_ones(horizon, mode):

@@ -96,6 +96,31 @@ def test_a_mistake_is_one_line(
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_empty_arms_are_not_the_usual_ones(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    error = _fails([*SIZE, "--arms", "", "--policy", "random", "--out", "run"], capsys, tmp_path)
+    assert error == "stau-rl: error: set of arms must be a non-empty text, got ''\n"
+
+
+@pytest.mark.parametrize(("module", "whole"), [("gymnasium.spaces", False), ("stau_rl.nowhere", True), (None, True)])
+def test_a_package_that_is_not_installed_is_named(
+    module: str | None,
+    whole: bool,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def missing(_: object) -> None:
+        raise ModuleNotFoundError("No module", name=module)
+
+    monkeypatch.setattr(Regret, "run", missing)
+    if whole:
+        with pytest.raises(ModuleNotFoundError):
+            main(["regret"])
+    else:
+        message = "stau-rl: error: this needs the package gymnasium.spaces, which is not installed; pip install it\n"
+        assert _fails(["regret"], capsys, tmp_path) == message
+
+
 def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     error = _fails([*SMALL, "--device", "cuda", "--out", "run"], capsys, tmp_path)
     pattern = r"stau-rl: error: device 'cuda' is not there: torch sees 0 CUDA devices \(no GPU is used: .+\); use cpu\n"

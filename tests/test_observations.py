@@ -243,3 +243,12 @@ def test_a_long_text_is_cut_in_titles() -> None:
     assert len(result.spec["arms"]) > 600
     assert len(result.arms_shown) == 203
     assert len(repr(result)) < 350
+
+
+def test_labels_in_bytes_are_texts_in_utf8(tmp_path: Path) -> None:
+    table = pd.DataFrame({"arm": ["é".encode(), b"b", "é".encode()], "reward": [1.0, 2.0, 3.0]})
+    table.to_parquet(tmp_path / "a.parquet")
+    assert EmpiricalArms(str(tmp_path / "a.parquet"), "arm", "reward").labels == ("b", "é")
+    table.assign(arm=[b"a", b"\xff", b"a"]).to_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"row 2 of column 'arm' in '.*a\.parquet' must name the arm in UTF-8, got b'"):
+        EmpiricalArms(str(tmp_path / "a.parquet"), "arm", "reward")

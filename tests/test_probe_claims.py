@@ -111,3 +111,8 @@ def test_cost_grows_with_steps_and_seeds_and_sees_the_kernels_of_a_second_shape(
     assert cost(apart).kernels > 1.3 * cost(alike).kernels
     assert len(costs([one], "cpu")) == 1
     assert "about" in estimate([one], 2)
+
+
+def test_no_process_at_all_has_no_cost() -> None:
+    with pytest.raises(ValueError, match="processes must be at least 1, got 0"):
+        estimate([], 0)

@@ -251,6 +251,7 @@ GOOD = np.zeros((1, 1, 2, 2))
         (saved(scores=GOOD * np.nan), [], "scores of layer 0, head 0 hold 4 NaN or +inf where unmasked"),
         (saved(scores=GOOD, mask=np.ones((2, 2))), [], "mask must be boolean"),
         (saved(scores=GOOD, mask=np.ones((3, 2), bool)), [], "a mask of shape [3, 2] does not fit"),
+        (saved(scores=GOOD), ["--key", ""], "has no array '' (arrays: scores)"),
         (saved(scores=GOOD), ["--eps", "-1"], "eps must be finite and >= 0, got -1"),
         (saved(scores=GOOD), ["--out", "nowhere/t.csv"], "there is no folder"),
         (saved(scores=GOOD), ["--out", "."], "--out: . is a folder; name a file, such as analysis.csv"),

@@ -119,10 +119,46 @@ def test_a_full_disk_is_told_and_is_no_failure() -> None:
     assert run.stderr == "stau-rl: standard output cannot be written: No space left on device\n"
 
 
-def test_streams_that_were_closed_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_that_were_closed_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
     main(["heads", "--scores", "0.3,-1.2"])
+    for arguments, code in ((["heads", "--help"], 0), (["regret", "--horizon", "nan"], 2)):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code in ((0, None) if code == 0 else (2,))
+    assert (sys.stdout, sys.stderr) == (None, None)
+
+
+def test_a_closed_descriptor_is_taken_before_a_file_of_ours_has_it() -> None:
+    """What a library writes to descriptor 1 would be in that file."""
+    code = (
+        "import os; from stau_rl.terminal.streams import patient_streams\n"
+        "with patient_streams(): found = os.path.samestat(os.fstat(1), os.stat(os.devnull)), os.get_inheritable(1)\n"
+        "os.write(2, repr(found).encode())"
+    )
+    shell = ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code]
+    run = subprocess.run(shell, env=_environment(), stderr=subprocess.PIPE, text=True, check=True)
+    assert run.stderr == "(True, True)"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "errors", "text", "written"),
+    [
+        ("ascii", "strict", "é", b"?"),
+        # What Python gives in the locale C, where a name of a file may have any bytes.
+        ("ascii", "surrogateescape", "é", b"?"),
+        ("utf-8", "surrogateescape", "é\udcff", b"\xc3\xa9\xff"),
+        ("utf-8", "strict", "é\udcff", b"\xc3\xa9?"),
+        ("ascii", "backslashreplace", "é", b"\\xe9"),
+    ],
+)
+def test_no_character_fails(encoding: str, errors: str, text: str, written: bytes) -> None:
+    file = io.BytesIO()
+    stream = PatientStream(io.TextIOWrapper(file, encoding=encoding, errors=errors))
+    stream.write(text)
+    stream.flush()
+    assert file.getvalue() == written
 
 
 def test_the_streams_come_back() -> None:

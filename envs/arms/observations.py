@@ -175,12 +175,25 @@ def _numbers(column: "pd.Series", file: str, name: str) -> NDArray[np.float64]:
     return numbers
 
 
+def _decoded(column: "pd.Series", file: str, name: str) -> "pd.Series":
+    """A column whose labels in bytes are texts."""
+    labels = list(column)
+    for row, label in enumerate(labels):
+        if isinstance(label, bytes):
+            try:
+                labels[row] = label.decode()
+            except UnicodeDecodeError:
+                where = f"row {row + 1} of column {name!r} in {file!r}"
+                raise ValueError(f"{where} must name the arm in UTF-8, got {label!r}") from None
+    return column.__class__(labels, dtype=object)
+
+
 def _arms(column: "pd.Series", file: str, name: str) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """The arm of each row, and the labels."""
     import pandas as pd
 
     if any(isinstance(label, bytes) for label in column):
-        column = column.map(lambda label: label.decode() if isinstance(label, bytes) else label)
+        column = _decoded(column, file, name)
     texts = column.astype(str).str.strip()
     nameless = np.flatnonzero((column.isna() | (texts == "")).to_numpy(dtype=bool))
     if len(nameless):

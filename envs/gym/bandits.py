@@ -66,9 +66,9 @@ class BanditEnv(gym.Env[Any, np.int64]):
 
         Raises:
             ValueError: there is no such arm.
-            ResetNeeded: before the first reset.
+            ResetNeeded: the episode is over, or was never begun.
         """
-        check_begun(self._begun, "step")
+        check_begun(self._left > 0, "step")
         actions = check_actions(np.asarray(action).reshape(1), self.model.arms)
         regret, best = float(self.model.regret(actions)[0]), self._best()
         rewards, observations = self.model.step(self.np_random.random((self.model.step_draws, 1)), actions)

@@ -205,10 +205,10 @@ def _from_archive(path: Path, key: str | None, file: Any) -> tuple[NDArray[np.fl
     if isinstance(file, np.ndarray):
         raise ValueError(f"{path} is a single array; save it with numpy.savez(path, scores=array)")
     names = [name for name in file.files if name != "mask"]
-    wanted = key or ("scores" if "scores" in names else names[0] if len(names) == 1 else None)
-    if wanted is None or wanted not in file.files:
+    wanted = key if key is not None else "scores" if "scores" in names or len(names) != 1 else names[0]
+    if wanted not in file.files:
         there = ", ".join(file.files) or "none"
-        raise ValueError(f"{path} has no array {wanted or 'scores'!r} (arrays: {there}); name one with --key")
+        raise ValueError(f"{path} has no array {wanted!r} (arrays: {there}); name one with --key")
     scores = _member(path, file, wanted)
     mask = _member(path, file, "mask") if "mask" in file.files else None
     if scores.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):

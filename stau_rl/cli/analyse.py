@@ -52,6 +52,8 @@ class Analyse:
             raise ValueError(f"--out: there is no folder {self.out.parent}")
         if self.out is not None and self.out.is_dir():
             raise ValueError(f"--out: {self.out} is a folder; name a file, such as {self.out / 'analysis.csv'}")
+        if self.out is not None and self.out.exists() and self.file.exists() and self.out.samefile(self.file):
+            raise ValueError(f"--out: {self.out} is the file of the scores, which would be lost; name another")
         scores, mask = read_scores(self.file, self.key)
         with warnings.catch_warnings(record=True) as caught, progress_bar(1) as report:
             warnings.simplefilter("always", UserWarning)

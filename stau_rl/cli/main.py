@@ -53,6 +53,11 @@ def _run(arguments: Sequence[str], shared: bool) -> None:
         sys.exit(STOPPED)
     except (OSError, ValueError) as error:
         _misuse(str(error))
+    except ModuleNotFoundError as error:
+        # Of the package itself nothing may be missing; that is a fault to be seen whole.
+        if error.name is None or error.name.partition(".")[0] == "stau_rl":
+            raise
+        _misuse(f"this needs the package {error.name}, which is not installed; pip install it")
 
 
 def _misuse(text: str) -> NoReturn:

@@ -159,7 +159,7 @@ class Regret:
         if self.rewards is None:
             if self.arm is not None or self.reward is not None:
                 raise ValueError("--arm and --reward name columns of a file; give the file with --rewards FILE")
-            return self.arms or usual
+            return usual if self.arms is None else self.arms
         if self.arms is not None:
             raise ValueError("--rewards brings its own arms and does not go with --arms")
         if self.arm is None or self.reward is None:

@@ -53,6 +53,9 @@ class Speed:
 
         if min((*self.arms, self.repeats), default=0) < 1 or max(self.arms) > 1024:
             raise ValueError(f"--arms must be 1 to 1024 and --repeats 1 or more, got {self.arms} and {self.repeats}")
+        # A wait of more than some weeks is no number that the system takes.
+        if not 0 < self.limit <= 1e6:
+            raise ValueError(f"--limit must be a number of seconds above 0, at most 1e6, got {self.limit:g}")
         unknown = [head for head in self.head if head not in EXACT_REGRET]
         if unknown or not self.head:
             raise ValueError(f"--head must be of {', '.join(EXACT_REGRET)}, got {', '.join(unknown) or 'none'}")

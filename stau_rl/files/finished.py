@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import pandas as pd
 
 from stau_rl.files.lock import DirectoryLock
-from stau_rl.files.whole import refuse_link, whole_file, write_json
+from stau_rl.files.whole import refuse_link, refuse_undecodable, whole_file, write_json
 
 TIMING = "timing.json"
 
@@ -25,27 +25,34 @@ class FinishedFolder:
         holds: what one with finished pieces holds, in a message.
         pieces: the folder in it that has their files.
         ending: how the names of their files end.
+        tables: patterns of the names of what is made of the pieces, and is then replaced.
 
     Args:
         path: the folder; created if it is not there.
         resume: it may hold finished pieces, which are then not done again.
+        replace: tables in it go where it holds no pieces, too.
 
     Raises:
-        ValueError: the folder holds pieces and `resume` is not set, is a file, is in use, or cannot be written.
+        ValueError: the folder holds pieces and `resume` is not set, or files that would be lost, is a file, is in use,
+            or cannot be written.
     """
 
     made_for: ClassVar[str]
     holds: ClassVar[str]
     pieces: ClassVar[str]
     ending: ClassVar[str] = "csv"
+    tables: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, path: str | Path, resume: bool = False) -> None:
+    def __init__(self, path: str | Path, resume: bool = False, replace: bool = False) -> None:
         self.path = Path(path)
+        refuse_undecodable(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file, not a folder for {self.made_for}")
         refuse_link(self.path / self.pieces)
         if not resume and self.has_pieces:
             raise ValueError(f"{self.path} holds {self.holds}; pass --resume to go on with it, or name another folder")
+        if not replace:
+            self._refuse_loss()
         self._lock = DirectoryLock(self.path)
 
     def __enter__(self) -> Self:
@@ -66,6 +73,21 @@ class FinishedFolder:
     def has_pieces(self) -> bool:
         """Whether a piece is finished."""
         return any(self.path.glob(f"{self.pieces}/*.{self.ending}"))
+
+    def _refuse_loss(self) -> None:
+        """Refuse a folder whose tables come from elsewhere: without a piece, they were not made of pieces in it."""
+        if self.has_pieces:
+            return
+        lost = sorted(file.name for pattern in self.tables for file in self.path.glob(pattern))
+        # A process that was killed before its first piece may leave times, and these are added to.
+        timing = self.path / TIMING
+        if timing.exists() and not (timing.is_file() and read_timing(self.path)):
+            lost.append(TIMING)
+        if lost:
+            raise ValueError(
+                f"{self.path} holds {lost[0]}, which would be lost, and no finished piece of {self.made_for} to go on "
+                "with; name another folder"
+            )
 
     def _begin(self) -> None:
         """Write what is to be there before the first piece; the folder is locked."""

@@ -24,15 +24,18 @@ def whole_file(path: Path) -> Iterator[Path]:
         The temporary path, in the same folder (a rename does not cross file systems).
 
     Raises:
-        OSError: the folder is not writable, or the disk is full.
+        OSError: the folder is not writable, or the disk is full; it names a file.
     """
     temporary = temporary_of(path)
     try:
         yield temporary
         put_in_place(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            # A full disk is met while writing, where the system names no file.
+            error.filename = str(path)
         raise
 
 
@@ -46,6 +49,14 @@ def refuse_link(folder: Path) -> None:
             f"{folder} is a symbolic link to {os.readlink(folder)}, and files behind it are not touched; "
             "remove the link, or name another folder"
         )
+
+
+def refuse_undecodable(path: Path) -> None:
+    """Raise a ValueError where a path has bytes that are not UTF-8: some files of ours could not be written there."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"the path {str(path)!a} has bytes that are not UTF-8; name another") from None
 
 
 def temporary_of(path: Path) -> Path:

@@ -27,6 +27,7 @@ class PlateauFolder(FinishedFolder):
     """The folder of one plateau benchmark; its pieces are cells, by `Cell.file_name`."""
 
     made_for, holds, pieces = "a plateau benchmark", "a benchmark", CELLS
+    tables = (TABLE, CURVES, FIGURE)
 
     def read(self, cell: Cell) -> pd.DataFrame | None:
         """The rows of a finished cell; None where it is not there, or not whole."""

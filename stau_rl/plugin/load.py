@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from stau_rl.files.whole import refuse_undecodable
 from stau_rl.heads import HEADS
 from stau_rl.plugin.plugin_head import PluginHead, forget
 from stau_rl.plugin.source import FILE_HASH
@@ -36,6 +37,7 @@ def load_plugin(path: str | Path) -> list[str]:
         ['cubic']
     """
     file = Path(path).resolve()
+    refuse_undecodable(file)
     try:
         text = file.read_bytes()
     except OSError as error:

@@ -112,7 +112,9 @@ def together(found: Sequence[Cost], processes: int) -> float:
 
 
 def estimate(settings: Sequence[Setting], processes: int) -> str:
-    """A line per group in the order of the plan, and the time of all."""
+    """A line per group in the order of the plan, and the time of all; a ValueError for less than one process."""
+    if processes < 1:
+        raise ValueError(f"processes must be at least 1, got {processes}")
     found = costs(settings)
     lines = [
         f"{one.seconds:6.0f} s  {one.kernels:5} kernels a step  {len(one.group.normalisers) * len(one.group.seeds):4} "

@@ -47,6 +47,7 @@ class ProbeFolder(FinishedFolder):
     """The folder of one probe; its pieces are groups of models that were trained together, by name."""
 
     made_for, holds, pieces = "a probe", "a probe", GROUPS
+    tables = (TABLE, SUMMARY, "maps-*.png", "masses-*.png")
 
     def groups(self) -> set[str]:
         """Names of the groups that are there, whole or not."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.files.lock import LOCK, DirectoryLock
-from stau_rl.files.whole import SUFFIX, refuse_link, whole_file, write_json
+from stau_rl.files.whole import SUFFIX, refuse_link, refuse_undecodable, whole_file, write_json
 from stau_rl.kernels.contract import Block
 from stau_rl.machine.phases import Phases
 from stau_rl.regret.files import FINAL_FILES, SPEC, GrowingFiles, Kind, read_result, write_result
@@ -74,6 +74,7 @@ class RunDirectory:
                 be written. In all cases nothing in it has been touched.
         """
         directory = Path(path)
+        refuse_undecodable(directory)
         identity(spec)
         with explained(directory):
             run = cls(directory, spec)

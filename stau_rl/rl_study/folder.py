@@ -29,6 +29,7 @@ class RLStudyFolder(FinishedFolder):
     """The folder of one study; its finished pieces are runs, by `StudyRun.file_name`."""
 
     made_for, holds, pieces, ending = "a study", "a study", RUN_FILES, "json"
+    tables = (RUNS, CURVES)
 
     def read(self, run: StudyRun) -> dict[str, Any] | None:
         """A finished run; None if it is not there or not whole."""

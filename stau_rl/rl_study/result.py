@@ -78,5 +78,5 @@ class RLStudyResult(RLResults):
         Raises:
             ValueError: the directory is in use or cannot be written.
         """
-        with RLStudyFolder(directory, resume=True) as folder:
+        with RLStudyFolder(directory, resume=True, replace=True) as folder:
             write_tables(folder.path, self.runs, self.curves)

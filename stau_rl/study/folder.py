@@ -46,6 +46,7 @@ class StudyFolder(FinishedFolder):
     """
 
     made_for, holds, pieces = "a study", "a study", SETTINGS
+    tables = (TABLE, FIGURE)
 
     def __init__(
         self, path: str | Path, settings: Sequence[Setting], engine: str = "auto", resume: bool = False

@@ -1,12 +1,13 @@
 """Standard streams that never end a run: what they cannot encode is replaced, and what nobody reads is let go."""
 
+import codecs
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EPIPE
 from io import TextIOBase
-from typing import Any
+from typing import Any, TextIO
 
 
 class PatientStream(TextIOBase):
@@ -25,7 +26,7 @@ class PatientStream(TextIOBase):
     def __init__(self, stream: Any) -> None:
         self._stream = stream
         self.failure: OSError | None = None
-        if getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+        if _refuses(stream) and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
 
     def write(self, text: str) -> int:
@@ -69,20 +70,41 @@ class PatientStream(TextIOBase):
             os.close(nowhere)
 
 
+def _refuses(stream: Any) -> bool:
+    """Whether there are characters that a stream fails on."""
+    errors, encoding = getattr(stream, "errors", None), getattr(stream, "encoding", None) or "ascii"
+    # What Python gives a stream in the locale C; in UTF-8 it loses nothing, in ASCII it fails on all other letters.
+    return errors == "strict" or (errors == "surrogateescape" and codecs.lookup(encoding).name != "utf-8")
+
+
+def _nowhere() -> TextIO:
+    """A stream for one that was closed before the start, of which Python has None.
+
+    Parsers ask any stream whether it is a terminal. And it takes the place of the descriptor that was closed: a file of
+    ours that had it would get whatever a library writes there.
+    """
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    # Workers get it as they would get the closed one.
+    os.set_inheritable(descriptor, descriptor <= 2)
+    return open(descriptor, "w", encoding="utf-8", errors="replace")
+
+
 @contextmanager
 def patient_streams() -> Iterator[None]:
     """Make standard output and error patient while the block runs; at its end say once if a text was lost."""
     kept = sys.stdout, sys.stderr
-    # A stream that was closed before the start is None, and nothing is printed there.
-    out, err = (None if stream is None else PatientStream(stream) for stream in kept)
+    opened = [_nowhere() if stream is None else None for stream in kept]
+    out, err = (PatientStream(stream or other) for stream, other in zip(kept, opened, strict=True))
     sys.stdout, sys.stderr = out, err
     try:
         yield
     finally:
         for stream in (out, err):
-            if stream is not None:
-                stream.flush()
-        if out is not None and out.failure is not None and err is not None:
+            stream.flush()
+        if out.failure is not None:
             err.write(f"stau-rl: standard output cannot be written: {out.failure.strerror}\n")
             err.flush()
         sys.stdout, sys.stderr = kept
+        for other in opened:
+            if other is not None:
+                other.close()

@@ -24,7 +24,7 @@ from typing import Any
 from stau_rl.files.finished import FinishedFolder, keep_seconds
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.files.lock import LOCK
-from stau_rl.files.whole import refuse_link, write_json
+from stau_rl.files.whole import refuse_link, temporary_of, write_json
 from stau_rl.training.run import RunSpec, read_result
 
 SETTINGS, SEEDS = "settings.json", "seeds"
@@ -62,7 +62,11 @@ class TrainFolder(FinishedFolder):
         if not path.is_dir():
             return
         if not (path / SETTINGS).exists():
-            foreign = sorted(entry.name for entry in path.iterdir() if entry.name != LOCK)
+            # A process killed before it wrote its settings leaves these and nothing else.
+            ours = {LOCK, temporary_of(path / SETTINGS).name}
+            if not any((path / SEEDS).glob("*")):
+                ours.add(SEEDS)
+            foreign = sorted(entry.name for entry in path.iterdir() if entry.name not in ours)
             if foreign:
                 raise ValueError(f"{path} holds files that are no training ({foreign[0]}); name a new or empty folder")
             return

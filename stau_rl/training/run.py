@@ -65,8 +65,11 @@ def play_run(run: RunSpec, checkpoint: Path | None = None, report: Report | None
     while not agent.finished:
         agent.play_segment(report)
         if checkpoint is not None:
+            # By way of memory: of a full disk torch's own writer says where it stopped, in a RuntimeError.
+            state = io.BytesIO()
+            torch.save(agent.state(), state)
             with whole_file(checkpoint) as temporary:
-                torch.save(agent.state(), temporary)
+                temporary.write_bytes(state.getbuffer())
     result: dict[str, Any] = {"agent": run.agent, "settings": run.settings, "seed": run.seed}
     for kind in ("sampled", "deterministic"):
         returns = agent.evaluate(agent.settings.episodes, deterministic=kind == "deterministic")
