@@ -19,7 +19,7 @@ from stau_rl.probe.train import Recipe
 GATES, THRESHOLDS, NORMS = ("clamp", "hill", "sink", "none"), (-1.0, -0.5, -0.25, 0.0), ("l1", "l2")
 CALIBRATED = ("pn_fir_tau_hill_calibrated", "pn_fir_tau_calibrated", "pn_fir_tau_sink_calibrated")
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.5)
-RATES = (3e-3, 1e-3, 1e-2, 3e-4)
+RATES = (1e-2, 3e-3, 3e-2, 1e-3)
 """The most likely best first, so that a run that is stopped has told most."""
 MQAR = ("softmax", "softmax_conv", "sm_fir", "s_tau", "entmax15", "pn_fir_tau", "lssar_p3")
 MQAR_STEPS = 1000
