@@ -14,10 +14,13 @@ from stau_rl.pages.attention_asked import KEYS, ROWS, SECONDS, Asked, publish_cl
 from stau_rl.pages.attention_asked_tables import gate_table, smoothed
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.pages.attention_evidence import (
+    MAIN_CELL,
     Share,
     above,
     best_rate,
     gate_text,
+    grid_cells,
+    grid_rows,
     mean_text,
     overflow,
     passing,
@@ -29,7 +32,7 @@ from stau_rl.pages.attention_lines import ROTARY, SMOOTHED, attention_lines
 from stau_rl.pages.attention_text import sentences
 from stau_rl.pages.lssar_training import MOST, TRAINED, training_rows
 from stau_rl.pages.paths import RESULTS
-from stau_rl.probe.claims_plan import LSSAR, LSSAR_FIR, claims
+from stau_rl.probe.claims_plan import LSSAR, LSSAR_FIR, MQAR, claims
 from stau_rl.probe.folder import read_probe
 from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import Setting
@@ -79,9 +82,13 @@ def test_the_rows_are_those_of_the_plan_and_say_where_they_come_from(asked: Aske
         own = rows[(rows["part"] == setting.part) & (rows["task"] == setting.task)]
         assert set(own["normaliser"]) == set(setting.normalisers)
         assert (own.groupby("normaliser")["seed"].nunique() == len(setting.seeds)).all()
-    grid = claims("mqar grid, 64 places 16 pairs, 2 layers")
-    own = asked.of("mqar grid")
-    assert len(own) == sum(len(setting.normalisers) * len(setting.seeds) for setting in grid)
+    assert grid_cells(asked)[0] == MAIN_CELL
+    for cell in grid_cells(asked):
+        own = grid_rows(asked, cell=cell)
+        each = own.groupby(["rate", "normaliser"])["seed"].nunique().unstack()
+        assert {*each.columns} == {*MQAR}
+        assert (each == 16).all(axis=None)
+        assert len(each) >= 3
     assert set(asked.timing["part"]) == set(rows["part"])
     for name, spec in rows[["normaliser", "spec"]].drop_duplicates().itertuples(index=False):
         assert parse_attention(name) == parse_attention(spec), name
@@ -124,7 +131,7 @@ def test_means_over_seeds_are_those_of_the_rows(asked: Asked) -> None:
     for share, task in ((0.0, "silence(unanswerable=0)"), (0.5, "silence(unanswerable=0.5)")):
         assert taught(asked).of("sm_fir", share) == pytest.approx(rows[rows["task"] == task]["hallucination"].mean())
     rate, values = best_rate(asked, "softmax_conv")
-    means = asked.of("mqar grid", "softmax_conv").groupby("rate")["decoded"].mean()
+    means = grid_rows(asked, "softmax_conv").groupby("rate")["decoded"].mean()
     assert values.mean() == pytest.approx(means.max())
     assert means[rate] == means.max()
 

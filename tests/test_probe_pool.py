@@ -14,6 +14,7 @@ import torch
 from stau_rl.cli.main import main
 from stau_rl.files.finished import TIMING
 from stau_rl.plugin.load import load_plugins
+from stau_rl.probe import pool
 from stau_rl.probe.folder import GROUPS
 from stau_rl.probe.group import split
 from stau_rl.probe.model import Shape
@@ -160,3 +161,25 @@ def test_processes_must_be_some(tmp_path: Path, capsys: pytest.CaptureFixture[st
         main(["probe", "--task", "silence", "--device", "cpu", "--processes", "0", "--out", str(tmp_path / "run")])
     assert "processes must be at least 1, got 0" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_group_waits_for_memory_that_others_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+
+    def fails_twice(*_: object) -> str:
+        tries.append(len(tries))
+        if len(tries) < 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return "done"
+
+    monkeypatch.setattr(pool, "train_group", fails_twice)
+    monkeypatch.setattr(pool, "_PAUSE", 0.0)
+    monkeypatch.setattr(pool, "memory_of_others", lambda device: True)
+    assert pool._play(None, "x", "cpu")[0] == "done"  # type: ignore[arg-type]
+    assert tries == [0, 1, 2]
+    # Alone on its GPU it does not fit, and says so at once.
+    tries.clear()
+    monkeypatch.setattr(pool, "memory_of_others", lambda device: False)
+    with pytest.raises(torch.OutOfMemoryError):
+        pool._play(None, "x", "cpu")  # type: ignore[arg-type]
+    assert tries == [0]

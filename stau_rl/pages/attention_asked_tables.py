@@ -2,12 +2,24 @@
 
 import numpy as np
 
+from stau_rl.envs.tasks import parse_task
+from stau_rl.envs.tasks.mqar import MultiQueryRecall
 from stau_rl.pages.attention_asked import Asked
-from stau_rl.pages.attention_evidence import best_rate, gate_text, mean_text, passing, short, starving, taught
+from stau_rl.pages.attention_evidence import (
+    best_rate,
+    gate_text,
+    grid_cells,
+    grid_rows,
+    mean_text,
+    passing,
+    short,
+    starving,
+    taught,
+)
 from stau_rl.pages.attention_lines import ONE, ROTARY, SMOOTHED
 from stau_rl.pages.lssar_training import LONG, MOST, STEPS, TRAINED
 from stau_rl.pages.markdown import table
-from stau_rl.probe.claims_plan import GATES, NORMS, RATES, THRESHOLDS
+from stau_rl.probe.claims_plan import GATES, MQAR, NORMS, THRESHOLDS
 from stau_rl.probe.plan import FACTORS
 from stau_rl.probe.summary import cell
 
@@ -47,14 +59,32 @@ def taught_table(asked: Asked, names: tuple[str, ...] = SHOWN, metric: str = "ha
 
 
 def mqar_table(asked: Asked) -> str:
-    """Right answers in the grid of places and pairs: the best learning rate of each head, and every rate."""
+    """Right answers in the first cell of the grid of places and pairs: the best rate of each head, and every rate."""
+    rates = sorted(grid_rows(asked)["rate"].unique())
     rows = []
-    for name in asked.names("mqar grid"):
+    for name in MQAR:
         rate, values = best_rate(asked, name)
-        own = asked.of("mqar grid", name)
-        each = [short(float(own.loc[own["rate"] == one, "decoded"].mean())) for one in sorted(RATES)]
+        own = grid_rows(asked, name)
+        each = [short(float(own.loc[own["rate"] == one, "decoded"].mean())) for one in rates]
         rows.append((f"`{name}`", f"{rate:g}", mean_text(values), *each))
-    return table(("head", "best rate", "right answers", *(f"{rate:g}" for rate in sorted(RATES))), rows)
+    return table(("head", "best rate", "right answers", *(f"{rate:g}" for rate in rates)), rows)
+
+
+def mqar_cells_table(asked: Asked) -> str:
+    """Right answers in every finished cell of the grid, at the best rate of each head in each cell, and that rate."""
+    cells = grid_cells(asked)
+    rows = []
+    for name in MQAR:
+        found = [best_rate(asked, name, cell) for cell in cells]
+        rows.append((f"`{name}`", *(f"{mean_text(values)} at {rate:g}" for rate, values in found)))
+    return table(("head", *map(cell_text, cells)), rows)
+
+
+def cell_text(cell: tuple[str, int]) -> str:
+    """`16 pairs in 64 places, 2 layers`."""
+    task = parse_task(cell[0])
+    assert isinstance(task, MultiQueryRecall)
+    return f"{task.pairs} pairs in {task.places} places, {cell[1]} layers"
 
 
 def length_table(asked: Asked) -> str:

@@ -8,6 +8,7 @@ import torch
 
 from stau_rl.pages.attention_asked import Asked
 from stau_rl.pages.attention_claims import SILENCE_BOUNDS
+from stau_rl.probe.claims_plan import MQAR, claims
 from stau_rl.statistics.means import mean_interval, wilson_interval
 
 REPRODUCED, NOT, IN_PART, CAUSE, UNTESTABLE = (
@@ -23,6 +24,8 @@ STARVED = 0.5
 """A key whose queries are answered right less often is starved."""
 EQUAL = 0.01
 """Shares of right answers within this are no different."""
+MAIN_CELL = ("mqar(places=64, pairs=16)", 2)
+"""The task and the number of layers that the page speaks of first."""
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
@@ -137,9 +140,23 @@ def taught(asked: Asked, metric: str = "hallucination") -> Taught:
     return Taught(names, [float(str(share)) for share in table.columns], table.to_numpy(dtype=np.float64))
 
 
-def best_rate(asked: Asked, name: str) -> tuple[float, Values]:
+def grid_cells(asked: Asked) -> list[tuple[str, int]]:
+    """Tasks and layers of the grid of places and pairs for which every head has rows, in its order."""
+    heads = asked.of("mqar grid").groupby(["task", "layers"])["normaliser"].agg(set)
+    found: dict[object, set[str]] = heads.to_dict()
+    wanted = dict.fromkeys((setting.task, setting.shape.layers) for setting in claims("mqar grid"))
+    return [cell for cell in wanted if found.get(cell, set()).issuperset(MQAR)]
+
+
+def grid_rows(asked: Asked, name: str | None = None, cell: tuple[str, int] = MAIN_CELL) -> pd.DataFrame:
+    """Rows of one task and number of layers of the grid of places and pairs."""
+    rows = asked.of("mqar grid", name, task=cell[0])
+    return rows[rows["layers"] == cell[1]]
+
+
+def best_rate(asked: Asked, name: str, cell: tuple[str, int] = MAIN_CELL) -> tuple[float, Values]:
     """The learning rate of the most right answers in the grid of places and pairs, and these, by seed."""
-    rows = asked.of("mqar grid", name)
+    rows = grid_rows(asked, name, cell)
     rates = sorted(rows["rate"].unique())
     rate = float(max(rates, key=lambda one: float(rows.loc[rows["rate"] == one, "decoded"].mean())))
     return rate, rows[rows["rate"] == rate].sort_values("seed")["decoded"].to_numpy(dtype=np.float64)

@@ -4,13 +4,21 @@ import numpy as np
 import torch
 
 from stau_rl.pages.attention_asked import Asked
-from stau_rl.pages.attention_asked_tables import gate_table, length_table, mqar_table, taught_table
+from stau_rl.pages.attention_asked_tables import (
+    gate_table,
+    length_table,
+    mqar_cells_table,
+    mqar_table,
+    taught_table,
+)
 from stau_rl.pages.attention_data import AttentionData
 from stau_rl.pages.attention_evidence import (
     PUBLISHED_SPAN,
     above,
     best_rate,
     gate_text,
+    grid_cells,
+    grid_rows,
     inner_text,
     mean_text,
     overflow,
@@ -44,10 +52,10 @@ from stau_rl.pages.attention_lines import (
 from stau_rl.pages.claim_lines import claim_table
 from stau_rl.pages.lssar_training import LONG, MOST, NO_OFFSET, POWERS, SEEDS
 from stau_rl.pages.trained_text import trained_section
-from stau_rl.probe.claims_plan import MQAR_ITEMS
+from stau_rl.probe.claims_plan import MQAR, MQAR_ITEMS
 
 LOUDER = "recall(amplitude=1)"
-REST = 9000
+REST = 8000
 """Seconds of one GPU that the settings of the MQAR grid which are not run would take, as `--estimate` counts them."""
 
 
@@ -148,11 +156,11 @@ def _taught(asked: Asked) -> list[str]:
 
 
 def _recall(data: AttentionData, asked: Asked) -> list[str]:
-    names = asked.names("mqar grid")
+    names = [*MQAR]
     best = {name: best_rate(asked, name)[1].mean() for name in names}
     good = ", ".join(f"`{name}`" for name in names if best[name] >= MANY) or "none"
     bad = ", ".join(f"`{name}` {short(best[name])}" for name in names if best[name] < MANY) or "none"
-    own = asked.of("mqar grid", names[0])
+    own = grid_rows(asked)
     noisy = ", ".join(
         f"`{name}` "
         + " and ".join(mean_text(data.seeds("amplitude", task, name)["decoded"].to_numpy()) for task in (NOISE, LOUDER))
@@ -178,7 +186,9 @@ def _recall(data: AttentionData, asked: Asked) -> list[str]:
         mqar_table(asked),
         f"At their best rate {good} recall; {bad} do not. Fixed smoothing "
         f"({mean_text(best_rate(asked, 'sm_fir')[1])}) has {ahead} over a learned short convolution "
-        f"({mean_text(best_rate(asked, 'softmax_conv')[1])}).",
+        f"({mean_text(best_rate(asked, 'softmax_conv')[1])}). All finished settings, each head at the "
+        "best of its rates in each:",
+        mqar_cells_table(asked),
     ]
 
 
@@ -228,7 +238,7 @@ def _why(asked: Asked) -> str:
 
 def _made(asked: Asked) -> list[str]:
     timing, rows = asked.timing, asked.rows
-    left = len(MQAR_ITEMS) * 2 - len(asked.of("mqar grid")[["task", "layers"]].drop_duplicates())
+    left = len(MQAR_ITEMS) * 2 - len(grid_cells(asked))
     grid = timing.loc[timing["part"].str.startswith("mqar grid"), "seconds"].sum()
     commits = ", ".join(text[:12] for text in rows["commit"].unique())
     models = len(rows.drop_duplicates(["part", "task", "normaliser", "seed"]))
@@ -239,6 +249,6 @@ def _made(asked: Asked) -> list[str]:
         "`stau-rl probe --task gates --task calibrated --out DIR`, and so on for `silence share`, `mqar grid` and "
         "`lssar`; `--resume` goes on after a stop. `python -m stau_rl.pages.attention --claims DIR` adds a folder's "
         f"rows to `notebooks/results/attention_claims.csv` and writes this page. Not run: {left} of the "
-        f"{2 * len(MQAR_ITEMS)} settings of the MQAR grid (4 pairs, 128 to 512 places, four layers), about {REST} s "
+        f"{2 * len(MQAR_ITEMS)} settings of the MQAR grid, about {REST} s "
         f'of one GPU beside the {grid:.0f} s spent; `stau-rl probe --task "mqar grid" --out DIR` runs them.',
     ]

@@ -16,6 +16,8 @@ from stau_rl.probe.folder import Maps
 from stau_rl.probe.group import train_group
 from stau_rl.probe.plan import Setting
 
+# Seconds that a group waits for memory that other processes hold, and between two looks.
+_PATIENCE, _PAUSE = 1800.0, 5.0
 Result = tuple[pd.DataFrame, Maps]
 Played = tuple[int, Result, float]
 """The number of a group, its rows and maps, and the seconds it took."""
@@ -76,5 +78,22 @@ def named_errors(group: Setting) -> Iterator[None]:
 
 def _play(group: Setting, name: str, device: str) -> tuple[Result, float]:
     begun = time.perf_counter()
-    found = train_group(group, name, torch.device(device), lambda share: None)
-    return found, time.perf_counter() - begun
+    while True:
+        try:
+            found = train_group(group, name, torch.device(device), lambda share: None)
+        except torch.OutOfMemoryError:
+            # The groups of other processes end, and leave their memory.
+            if time.perf_counter() - begun > _PATIENCE or not memory_of_others(torch.device(device)):
+                raise
+        else:
+            return found, time.perf_counter() - begun
+        finally:
+            if torch.device(device).type == "cuda":
+                torch.cuda.empty_cache()
+        time.sleep(_PAUSE)
+
+
+def memory_of_others(device: torch.device) -> bool:
+    """Other processes hold more than a twentieth of the GPU's memory."""
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free - torch.cuda.memory_reserved(device) > total / 20
