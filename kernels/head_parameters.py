@@ -1,14 +1,31 @@
 """The parameters of a head as the compiled engines take them: at most two, constants or tables of a number per step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stau_rl.kernels.contract import ArmTable, EngineError
 from stau_rl.spec.schedule import Schedule
 
 _PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """A number per step that is no schedule of a user's: a function of N = 0, 1, ..., the steps so far.
+
+    Attributes:
+        of: float64 [steps] to float64 [steps].
+    """
+
+    of: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+    def steps(self, first: int, last: int) -> NDArray[np.float64]:
+        """Its values at t = first, ..., last, where t = N + 1."""
+        return self.of(np.arange(first - 1, last, dtype=np.float64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +39,7 @@ class Parameters:
 
     p: float = 0.0
     q: float = 0.0
-    schedules: tuple[Schedule | None, Schedule | None] = (None, None)
+    schedules: tuple[Schedule | Widths | None, Schedule | Widths | None] = (None, None)
 
     @classmethod
     def of(cls, head: Any) -> "Parameters":
@@ -54,6 +71,26 @@ class Parameters:
         if not np.isfinite(rows).all():
             raise ValueError(f"a schedule is not finite between t = {begin + 1} and {end}")
         return np.stack(rows)
+
+
+def compiled_index(policy: Any, arms: ArmTable, horizon: int, engine: str) -> Any:
+    """How a compiled engine computes the index of a pipe; None where its score is none.
+
+    Raises:
+        EngineError: it has no form on these arms, or another head than argmax turns it into weights.
+    """
+    form = getattr(policy.score, "compiled", None)
+    if form is None:
+        return None
+    if policy.head.name != "argmax":
+        raise EngineError(
+            f"the {engine} engine maximises {policy.score.name}, it has no head {policy.head.name!r} for it; "
+            "engine='torch' runs it"
+        )
+    found = form(arms, horizon)
+    if found is None:
+        raise EngineError(f"the {engine} engine has no {policy.score.name} on these rewards; engine='torch' runs it")
+    return found
 
 
 NONE = Parameters()

@@ -84,6 +84,7 @@ class State:
         sums: reward sums per arm, float64 [arms, instances].
         total: sum of all rewards, float64 [instances].
         own: the policy's own tensors.
+        horizon: T, the number of steps of the run.
     """
 
     table: ArmTable
@@ -93,6 +94,7 @@ class State:
     total: Tensor
     step: int = 0
     own: dict[str, Tensor] = field(default_factory=dict)
+    horizon: int = 1
 
     @property
     def arms(self) -> int:
@@ -155,6 +157,7 @@ def simulate(
         counts=torch.zeros(k, n, dtype=torch.int64, device=place),
         sums=torch.zeros(k, n, dtype=torch.float64, device=place),
         total=torch.zeros(n, dtype=torch.float64, device=place),
+        horizon=horizon,
     )
     gaps = torch.as_tensor(arms.gaps(abstain=policy.may_abstain), device=place).expand(-1, n)
     idle = torch.zeros(n, dtype=torch.int64, device=place)

@@ -32,6 +32,8 @@ POLICIES = (
     *("plug-in", "plug-in schedule"),
     *("wide softmax", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
     *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),
+    *("ucb1_tuned(c=1.5)", "ucb_v", "moss_anytime", "moss(c=0.5)", "kl_ucb(c=3)", "kl_ucb_plus", "bayes_ucb"),
+    *("kl_ucb_plus(sigma=0.5)", "imed", "imed(sigma=2)", "imed lanes"),
     *("thompson far", "thompson prior", "thompson loose prior", "thompson flat prior", "gumbel far", "gradient far"),
     *(
         f"{name} {kind}"

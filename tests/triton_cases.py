@@ -232,6 +232,19 @@ WHOLE = {
     "gradient escort": "gradient_bandit(baseline=none, head=escort)",
     "gradient schedule": "gradient_bandit(head=s_tau(tau=1+log(t)))",
 }
+# Index -> kind of arms.
+INDICES = {
+    "ucb1_tuned(c=1.5)": "bernoulli",
+    "ucb_v": "bernoulli",
+    "moss_anytime": "bernoulli",
+    "moss(c=0.5)": "table",
+    "kl_ucb(c=3)": "bernoulli",
+    "kl_ucb_plus": "bernoulli",
+    "kl_ucb_plus(sigma=0.5)": "gaussian",
+    "imed": "bernoulli",
+    "imed(sigma=2)": "gaussian",
+    "bayes_ucb": "gaussian",
+}
 # Rewards far from 0, or far from their spread: scores in float64, or differences taken in it. Name -> policy, means.
 CLOSE, FAR = (1.0, 1.5, 0.5), (900.0, 900.5, 899.0)
 WIDE = {
@@ -263,6 +276,8 @@ CASES = {
         f"agree {name}": lambda text=text, means=means: agree(text, "gaussian", means=means)
         for name, (text, means) in WIDE.items()
     },
+    **{f"agree {text}": lambda text=text, kind=kind: agree(text, kind, 3, 16) for text, kind in INDICES.items()},
+    "agree imed lanes": lambda: agree("imed", "bernoulli", 5, 12, 2),
     **{
         f"agree {name} {kind}": lambda name=name, kind=kind: agree((WEIGHTED | WHOLE)[name], kind)
         for name in ("centred s_tau", "clamp", "ucb1", "thompson", "gradient softmax")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch import Tensor
 
+from stau_rl.agents.bandit.index import Index
 from stau_rl.agents.bandit.policy import Policy
 from stau_rl.agents.bandit.scores import Score
 from stau_rl.heads import Argmax, Head
@@ -56,6 +57,14 @@ class Pipe(Policy):
         """Some steps may pull no arm."""
         return self.head.mass_kind == "sub" and not self.renormalise
 
+    def start(self, state: "State") -> None:
+        """Put the score's own tensors into `state.own`."""
+        self.score.start(state)
+
+    def learn(self, state: "State", arms: Tensor, rewards: Tensor) -> None:
+        """Update them after a pull."""
+        self.score.learn(state, arms, rewards)
+
     def choose(self, state: "State", draws: "Draws") -> Tensor:
         """The arm each instance pulls, int64 [instances]; the number of arms where it abstains."""
         uniforms = draws.action(state.step)
@@ -78,5 +87,7 @@ class Pipe(Policy):
         return weights
 
     def __str__(self) -> str:
-        """Text of the pipe, which parses back to it."""
+        """Text of the pipe, which parses back to it; that of an index that is maximised is its own."""
+        if isinstance(self.score, Index) and self.head == Argmax():
+            return str(self.score)
         return f"{self.score} | {self.head}" + (f" | {RENORMALISE}" if self.renormalise else "")

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from stau_rl.heads.base import require_finite
 from stau_rl.spec.grammar import format_spec
-from stau_rl.spec.registry import Registry
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import State
@@ -25,6 +24,7 @@ class Score:
     __slots__ = ()
     name: ClassVar[str]
     formula: ClassVar[str]
+    source: ClassVar[str] = ""
     forces_pulls: ClassVar[bool] = False
 
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
@@ -37,6 +37,12 @@ class Score:
         Whatever moves every score alike is left out, as adding it would only round differences away.
         """
         return self.values(state, dtype)
+
+    def start(self, state: "State") -> None:
+        """Put the score's own tensors into `state.own` before the first step."""
+
+    def learn(self, state: "State", arms: Tensor, rewards: Tensor) -> None:
+        """Update them after a pull, as `Policy.learn` does."""
 
     def __str__(self) -> str:
         """Text of the score, which parses back to it."""
@@ -128,6 +134,3 @@ class RewardCentredUcb(Ucb):
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
         return self._bounds(state, dtype) - ((state.total / state.step).to(dtype) - self.offset)
-
-
-SCORES: Registry[Score] = Registry("score", Mean, Ucb, CentredUcb, RewardCentredUcb)

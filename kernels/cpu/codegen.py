@@ -120,6 +120,7 @@ from numba import njit
 
 from stau_rl.kernels.cpu.beta import beta_draw, stream
 from stau_rl.kernels.cpu.heads import DEVICE_HEADS
+from stau_rl.kernels.cpu.indices import INDICES
 from stau_rl.kernels.cpu.lanes import *
 from stau_rl.kernels.cpu.math import (
     exp2_nonpositive, gumbel, normal_quantile, normal_quantile64, power_switches, whole_power,
@@ -131,7 +132,7 @@ K, B, CACHE = {arms}, {lanes}, {cache}
 F32, F64, I32, I64 = np.float32(0), np.float64(0), np.int32(0), np.int64(0)
 COUNT, GAIN, REAL = {count}, {gain}, {real}
 ONE, ACTIONS, SECOND = np.uint64(1), np.uint64(0), np.uint64(3)
-INVERSE_ARMS, LOWEST, SMALLEST, UNIT = 1.0 / K, {lowest}, 1e-37, 2.0**-24
+INVERSE_ARMS, LOWEST, SMALLEST, UNIT, TIE = 1.0 / K, {lowest}, 1e-37, 2.0**-24, 1e-12
 {head}
 """
 ROWS = (
@@ -140,7 +141,7 @@ ROWS = (
 )  # fmt: skip
 MEMORY = frozenset(ROWS[:7])
 DEVICE_MODULES = (
-    "beta", "heads", "heads_wide", "lanes", "math", "philox", "tally", "../philox",
+    "beta", "heads", "heads_wide", "indices", "lanes", "math", "philox", "tally", "../philox",
 )  # fmt: skip
 
 
@@ -158,6 +159,7 @@ class Specialisation:
         gain: NumPy type of the reward sums.
         real: NumPy type of the running means and of 1 / sqrt(n).
         flags: the flags of the template language that are set.
+        index: name of the index's device function, or None.
     """
 
     choose: str
@@ -169,6 +171,7 @@ class Specialisation:
     gain: str
     real: str
     flags: frozenset[str]
+    index: str | None = None
 
 
 def write_source(spec: Specialisation, on_disk: bool = True) -> str:
@@ -190,6 +193,8 @@ def write_source(spec: Specialisation, on_disk: bool = True) -> str:
         form = "wide" if "WIDE" in spec.flags else "log2_weight"
         head += f"log2_weight, head_base = device_head.{form}, device_head.base\n"
         head += "head_slope = device_head.slope\n"
+    if spec.index is not None:
+        head = f"index = INDICES[{spec.index!r}]\n"
     scalar = {name: f"np.{name}(0)" for name in ("int32", "int64", "float32", "float64")}
     header = HEADER.format(
         arms=spec.arms, lanes=spec.lanes, cache=on_disk, head=head,

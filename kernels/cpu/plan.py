@@ -1,6 +1,6 @@
 """From a policy and its arms to a specialisation of the compiled loop and its run-time parameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
@@ -9,7 +9,7 @@ from stau_rl.kernels.cpu.heads import BoundHead, bind_head
 from stau_rl.kernels.cpu.lanes import WIDTH
 from stau_rl.kernels.cpu.plugin import check_plugin
 from stau_rl.kernels.float32 import SHIFT_FREE, Float32Error, misfit, require_float32
-from stau_rl.kernels.head_parameters import NONE, Parameters
+from stau_rl.kernels.head_parameters import NONE, Parameters, Widths, compiled_index
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
 UNROLL_ARMS = 20
@@ -56,19 +56,25 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     """
     why = misfit(policy, arms, horizon)
     c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
-    bound, choose, cost = BoundHead(None), "choose_by_weight", 1.0
+    bound, choose, cost, index = BoundHead(None), "choose_by_weight", 1.0, None
     flags = {arms.kind.upper()}
     if policy.name == "pipe":
-        if policy.score.name not in SCORES:
+        found = compiled_index(policy, arms, horizon, "numba")
+        if found is None and policy.score.name not in SCORES:
             raise _unsupported("score", policy.score.name, SCORES)
-        c = float(getattr(policy.score, "c", 0.0))
-        kind = SCORES[policy.score.name]
+        kind = SCORES.get(policy.score.name, "INDEX")
         flags |= {"HAS_MEAN"} | ({"HAS_ROOT", "FORCED"} if kind != "MEAN" else set())
-        if policy.head.name == "argmax":
+        if found is not None:
+            choose, cost, index = "choose_best", 4.0, found.function
+            bound = BoundHead(None, Parameters(q=found.q, schedules=(Widths(found.widths), None)))
+            flags |= {"DOUBLE", "INDEX"} | ({"CONTRAST"} if found.contrast else set())
+        elif policy.head.name == "argmax":
+            c = float(getattr(policy.score, "c", 0.0))
             # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind in ("CENTRED", "PAST") else kind}
         else:
+            c = float(getattr(policy.score, "c", 0.0))
             bound = _bound(policy.head, horizon)
             if why and (bound.device is None or bound.device.wide is None):
                 raise Float32Error(why)
@@ -113,7 +119,7 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
     elif bound.device is not None and bound.device.base is not None and bound.parameters.p in WHOLE_POWERS and not why:
         flags |= {"POWER"}
     real = "float32" if choose == "choose_by_weight" and not why else "float64"
-    spec = _specialisation(choose, bound.key, arms, real, frozenset(flags), horizon)
+    spec = replace(_specialisation(choose, bound.key, arms, real, frozenset(flags), horizon), index=index)
     head = bound.parameters
     parameters = (head.p, head.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
     return Plan(spec, parameters, mean, root, preference, cost, head)

@@ -81,15 +81,25 @@ def choose_by_weight(
     return arm
 
 
-def choose_best(v, chance, mean, root, score, bonus, p, instance, step, key_low, key_high):
+def choose_best(v, chance, mean, root, score, bonus, p, q, instance, step, key_low, key_high):
     """Largest float64 score; of m tied arms the floor(u m)-th; epsilon-greedy explores first."""
-    best = splat(LOWEST, F64)
+    best, top = splat(LOWEST, F64), splat(LOWEST, F64)
+    if CONTRAST:
+        for k in ARMS:
+            top = select(mean[k] > top, mean[k], top)
     for k in ARMS:
         if UCB:
             score[k] = fused(root[k], bonus, mean[k])
-        else:
+        if MEAN:
             score[k] = mean[k]
+        if INDEX:
+            score[k] = index(mean[k], root[k], top, p, q)
         best = select(score[k] > best, score[k], best)
+    if INDEX:
+        # What rounding alone tells apart is tied.
+        limit = best - TIE * select(best < 0.0, -best, best)
+        for k in ARMS:
+            score[k] = select(score[k] < limit, score[k], best)
     ties, none = splat(0, I32), splat(0, I32)
     for k in ARMS:
         ties = select(score[k] == best, ties + 1, ties)

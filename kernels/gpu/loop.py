@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from stau_rl.kernels.contract import ArmTable, Block, EngineError, Progress, gaps_below_best, late_start
 from stau_rl.kernels.float32 import require_float32
 from stau_rl.kernels.gpu import heads as triton_heads
+from stau_rl.kernels.gpu import indices as triton_indices
 from stau_rl.kernels.gpu import policies as triton_policies
 from stau_rl.kernels.gpu import rewards as triton_rewards
 from stau_rl.kernels.gpu.bind import BoundHead
@@ -277,7 +278,7 @@ class Run:
             plan.offset,
             plan.c if plan.variant.choose == "preference" else 0.0,
             REFRESH=getattr(triton_policies, f"refresh_{plan.refresh}"),
-            SCORE=getattr(triton_policies, f"score_{plan.score}"),
+            SCORE=_score_function(plan),
             HEAD=_device_function(plan.head),
             SLOPE=getattr(triton_heads, plan.head.slope if plan.head and plan.head.slope else "softmax_slope"),
             REWARD=getattr(triton_rewards, "gaussian_exact" if plan.exact_rewards else self.arms.kind),
@@ -293,6 +294,9 @@ class Run:
         steps = torch.arange(start, stop if plan.variant.width else start + 1, dtype=torch.float64, device=self.device)
         if plan.width == "bonus":
             steps = steps.clamp_(min=1.0).log_().mul_(2.0).sqrt_().mul_(plan.c)
+        elif plan.widths is not None:
+            numbers = plan.widths(np.arange(start, start + len(steps), dtype=np.float64))
+            steps = torch.as_tensor(numbers, dtype=torch.float64, device=self.device)
         elif plan.width == "past":
             steps = 1.0 / (steps + 1.0)
         elif plan.width == "before":
@@ -305,6 +309,13 @@ class Run:
             parameters = plan.head.parameters.steps(start, stop).T * plan.head.units
             table = np.ascontiguousarray(parameters, dtype=np.float32)
             self.schedule = torch.as_tensor(table, device=self.device)
+
+
+def _score_function(plan: Plan) -> Any:
+    """The device function of a score or of an index."""
+    if plan.variant.index != "none":
+        return getattr(triton_indices, plan.score)
+    return getattr(triton_policies, f"score_{plan.score}")
 
 
 def _device_function(head: BoundHead | None) -> Any:

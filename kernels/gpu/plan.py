@@ -4,13 +4,18 @@ Nothing here imports Triton, so what the engine can run is known on any machine.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
 from stau_rl.kernels.float32 import CENTRED, EXTREME, Float32Error, misfit, require_float32, score_range
 from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
 from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
+from stau_rl.kernels.head_parameters import compiled_index
 from stau_rl.kernels.philox import MAX_ARMS
 
 MAX_HORIZON = (1 << 31) - 1
@@ -30,16 +35,17 @@ class Plan:
     Attributes:
         variant: what is compiled; launches add how they start.
         refresh: which rule of `gpu.policies` renews the pulled arm's cached numbers.
-        score: `mean` or `ucb`.
+        score: `mean` or `ucb`, or the index's device function in `gpu.indices`.
         head: the head, or None.
-        width: what the table of a number per step holds: `none`, `bonus` (times c), `past` (1 / (t + 1)) or
-            `before` (1 / t).
+        width: what the table of a number per step holds: `none`, `bonus` (times c), `past` (1 / (t + 1)),
+            `before` (1 / t) or `index` (what `widths` makes of the numbers of steps).
         c: factor of the bonus, in the unit of y, or a gradient bandit's step size.
         p, q: parameters of head or rule.
         unit: factor from a score to y.
         offset: taken off y.
         preference: where preferences start.
         posterior: prior precision, noise precision, and prior precision times prior mean, of a Gaussian posterior.
+        widths: an index's number per step.
         exact_rewards: Gaussian rewards come from a float64 quantile and deviation.
     """
 
@@ -55,6 +61,7 @@ class Plan:
     offset: float = 0.0
     preference: float = 0.0
     posterior: tuple[float, float, float] | None = None
+    widths: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None
     exact_rewards: bool = False
 
     @property
@@ -121,6 +128,12 @@ def _plan(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
 
 def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
     score = policy.score.name
+    if index := compiled_index(policy, arms, horizon, "triton"):
+        if abs(index.q) > EXTREME:
+            raise Float32Error(f"the constant {index.q:g} of {policy.score} is beyond float32 arguments")
+        kind: Any = "contrast" if index.contrast else "alone"
+        variant = replace(variant, choose="best", index=kind, forced=True, width=True, cached=True, double=True)
+        return Plan(variant, "exact", index.function, width="index", q=index.q, widths=index.widths)
     if score not in SCORES:
         raise _unsupported("score", score, SCORES)
     c = float(getattr(policy.score, "c", 0.0))

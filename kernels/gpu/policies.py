@@ -65,16 +65,42 @@ def score_ucb(a, b, width):
 
 
 @triton.jit
-def choose_best(word, width, a, b, o_arm, SCORE: tl.constexpr, V: tl.constexpr):
-    """The arm of the largest float64 score; m tied arms are told apart by floor(u m)."""
+def _largest(y, V: tl.constexpr):
+    """The largest of an instance's numbers."""
     SLOTS: tl.constexpr = V.slots
-    y = ()
-    for j in tl.static_range(SLOTS):
-        y = y + (only_arms(SCORE(a[j], b[j], width), j, o_arm, float("-inf"), V),)
     best = y[0]
     for j in tl.static_range(1, SLOTS):
         best = tl.where(y[j] > best, y[j], best)
-    best = row_max(best, V.lanes)
+    return row_max(best, V.lanes)
+
+
+@triton.jit
+def choose_best(word, width, q, a, b, o_arm, SCORE: tl.constexpr, V: tl.constexpr):
+    """The arm of the largest float64 score; m tied arms are told apart by floor(u m).
+
+    Indices within 1e-12 of the largest are tied with it, see `stau_rl.agents.bandit.index`.
+    """
+    SLOTS: tl.constexpr = V.slots
+    top = a[0]
+    if V.index == "contrast":
+        means = ()
+        for j in tl.static_range(SLOTS):
+            means = means + (only_arms(a[j], j, o_arm, float("-inf"), V),)
+        top = _largest(means, V)
+    y = ()
+    for j in tl.static_range(SLOTS):
+        if V.index == "none":
+            value = SCORE(a[j], b[j], width)
+        else:
+            value = SCORE(a[j], b[j], top, width, q)
+        y = y + (only_arms(value, j, o_arm, float("-inf"), V),)
+    best = _largest(y, V)
+    if V.index != "none":
+        limit = best - 1e-12 * tl.abs(best)
+        tied_y = ()
+        for j in tl.static_range(SLOTS):
+            tied_y = tied_y + (tl.where(y[j] < limit, y[j], best),)
+        y = tied_y
     tied = (y[0] == best).to(tl.int32)
     for j in tl.static_range(1, SLOTS):
         tied = tied + (y[j] == best).to(tl.int32)
@@ -98,7 +124,7 @@ def choose_best(word, width, a, b, o_arm, SCORE: tl.constexpr, V: tl.constexpr):
 def explore_or_best(t, word, draw, a, b, bound, o_arm, SCORE: tl.constexpr, V: tl.constexpr):
     """A uniform arm where (word >> 8) < bound = ceil(eps 2^24), else the best; the arm comes from stream 3."""
     s0, s1, _, _ = _words(t, tl.full([], 3, tl.uint32), draw)
-    best = choose_best(s1, 0.0, a, b, o_arm, SCORE, V)
+    best = choose_best(s1, 0.0, 0.0, a, b, o_arm, SCORE, V)
     explored = below(s0, tl.full([], V.arms, tl.uint32))
     return tl.where((word >> 8).to(tl.int32).to(tl.float32) < bound, explored, best)
 

@@ -129,7 +129,7 @@ def play(
             action, width, a, b, picks, o_arm, p, q, offset, grand.to(a[0].dtype), SCORE, HEAD, V
         )
     elif V.choose == "best":
-        arm = choose_best(action, width, a, b, o_arm, SCORE, V)
+        arm = choose_best(action, width, q, a, b, o_arm, SCORE, V)
     elif V.choose == "uniform":
         arm = below(action, tl.full([], V.arms, tl.uint32))
     elif V.choose == "explore":

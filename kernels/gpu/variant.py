@@ -17,6 +17,7 @@ class Variant:
         lanes: threads per instance, a power of 2.
         block: instances per program.
         choose: which rule picks the arm.
+        index: an index is maximised, `contrast` where it sees the largest mean, `none` where a score is.
         forced: arm t is pulled at each step t < K.
         cached: two numbers per arm are kept and renewed for the pulled arm.
         double: they are float64.
@@ -44,6 +45,7 @@ class Variant:
     lanes: int = 1
     block: int = 1
     choose: Literal["weight", "best", "uniform", "explore", "posterior", "gumbel", "beta", "preference"] = "uniform"
+    index: Literal["none", "alone", "contrast"] = "none"
     forced: bool = False
     cached: bool = False
     double: bool = False

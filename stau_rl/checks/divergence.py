@@ -83,6 +83,7 @@ def divergences(policy: Policy, table: ArmTable, seed: int, expected: Block, fou
         counts=torch.zeros(table.arms, len(instances), dtype=torch.int64),
         sums=torch.zeros(table.arms, len(instances), dtype=torch.float64),
         total=torch.zeros(len(instances), dtype=torch.float64),
+        horizon=len(actions),
     )
     policy.start(state)
     answer = []

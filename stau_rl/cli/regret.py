@@ -49,8 +49,9 @@ class Regret:
     """A published experiment by name, see stau-rl problems: its arms, policies, steps and runs, unless others are
     given."""
     policy: Texts = ()
-    """A policy, "score | head" (score: mean, ucb, centred_ucb or reward_centred_ucb; head: see stau-rl heads) or a
-    name such as ucb1 or thompson; repeat it. Default: the headline's nine policies.
+    """A policy, "score | head" (score: mean, ucb, centred_ucb or reward_centred_ucb; head: see stau-rl heads), a
+    name such as ucb1 or thompson, or an index, which is maximised (ucb1_tuned, ucb_v, moss, moss_anytime, kl_ucb,
+    kl_ucb_plus, imed, bayes_ucb); repeat it. Default: the headline's nine policies.
     A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
     plugin: Paths = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""

@@ -3,18 +3,19 @@
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from stau_rl.agents.bandit import POLICIES, SCORES, Pipe, parse_policy
+from stau_rl.agents.bandit import POLICIES, SCORES, Index, Pipe, parse_policy
 from stau_rl.envs.arms import ARMS
 from stau_rl.envs.tasks import TASKS
 from stau_rl.heads import HEADS
 from stau_rl.heads.base import MASS
-from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.kernels.contract import ArmTable, EngineError, RewardKind
 from stau_rl.kernels.engines import ENGINES
 from stau_rl.pages import agent_settings, command_line
 from stau_rl.pages.markdown import code, listing
@@ -48,10 +49,19 @@ def tables() -> dict[str, str]:
             ],
         ),
         "scores": listing(
-            ("score", "value for arm k", "pulls every arm once first"),
+            ("score", "value for arm k", "pulls every arm once first", "source"),
             [
-                (code(name), _bars(score.formula), "yes" if score.forces_pulls else "no")
+                (code(name), _bars(score.formula), "yes" if score.forces_pulls else "no", score.source or "-")
                 for name, score in SCORES.items()
+                if not issubclass(score, Index)
+            ],
+        ),
+        "indices": listing(
+            ("index", "value for arm k", "source"),
+            [
+                (code(str(score())), _bars(score.formula), score.source)
+                for score in SCORES.values()
+                if issubclass(score, Index)
             ],
         ),
         "policies": listing(
@@ -119,7 +129,8 @@ def _engines() -> str:
     heads = [head() for head in HEADS.values()]
     members: list[Any] = [Pipe(SCORES["mean"](), head, head.mass_kind == "free") for head in heads]
     special = [parse_policy(text) for text in SPECIAL]
-    for policy in [*members, *(policy() for policy in POLICIES.values()), *special]:
+    indices = [parse_policy(name) for name, score in SCORES.items() if issubclass(score, Index)]
+    for policy in [*members, *(policy() for policy in POLICIES.values()), *indices, *special]:
         text = str(policy).replace("mean", "score", 1) if policy in members else str(policy)
         rows.append((code(text), *(_runs(engine, policy) for engine in ENGINES.values())))
     header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
@@ -127,12 +138,17 @@ def _engines() -> str:
 
 
 def _runs(engine: Any, policy: Any) -> str:
-    table = ArmTable("bernoulli", np.full((2, 1), 0.5), 0.5, np.empty(0), np.empty(0, np.int64), True, 1)
-    try:
-        engine.check(policy, table, 100)
-    except EngineError:
+    able = []
+    for binary, words in ((True, "0/1 rewards"), (False, "Gaussian rewards")):
+        kind: RewardKind = "bernoulli" if binary else "gaussian"
+        table = ArmTable(kind, np.full((2, 1), 0.5), 0.5, np.empty(0), np.empty(0, np.int64), binary, 1)
+        with suppress(EngineError):
+            engine.check(policy, table, 100)
+            able.append(words)
+    if not able:
         return "no"
-    return ", ".join(name for name, able in (("CPU", engine.cpu), ("CUDA", engine.cuda)) if able)
+    devices = ", ".join(name for name, there in (("CPU", engine.cpu), ("CUDA", engine.cuda)) if there)
+    return devices if len(able) == 2 else f"{devices} ({able[0]})"
 
 
 def _speed_ratios(rows: pd.DataFrame) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stau_rl.agents.bandit import BoltzmannGumbel, EpsGreedy, Greedy, Pipe, Random, Thompson, Ucb, Ucb1
+from stau_rl.agents.bandit import BoltzmannGumbel, EpsGreedy, Greedy, Index, Pipe, Random, Thompson, Ucb, Ucb1
 from stau_rl.envs.arms import Arms, BernoulliArms, GaussianArms, parse_arms
 from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
@@ -254,10 +254,14 @@ def _rescaled(text: str, scale: float) -> str:
 
     A head keeps its parameter, which is what the sweep is about.
     """
+    family = Family(text).raw
+    if isinstance(family, Pipe) and isinstance(family.score, Index):
+        score = str(family.score.scaled(scale))
+        return f"{score} | {text.partition('|')[2].strip()}" if "|" in text else score
     if "|" in text:
         bonus = float(getattr(Family(text).raw.score, "c", 0.0))
         return change_score(text, c=bonus * scale) if bonus else text
-    policy = Family(text).raw
+    policy = family
     if isinstance(policy, Ucb1):
         return str(Pipe(Ucb(c=float(f"{scale:g}")), Argmax()))
     if isinstance(policy, (Random, Greedy, EpsGreedy)):
