@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 from stau_rl.heads import parse_head
 
@@ -40,9 +40,10 @@ class AgentSettings:
     """Copies of the environment that are stepped together."""
     gamma: float = 0.99
     """Discount factor per step."""
-    reward_scale: float = 0.05
-    """Factor on the rewards that are learned from; scores keep the environment's unit. Values of size 1 are learned in
-    fewer steps than values of size 100, which a network reaches only by many steps of the learning rate's size."""
+    reward_scale: float | Literal["return"] = "return"
+    """Scale of the rewards that are learned from; scores keep the environment's unit. `return`: divided by the running
+    standard deviation of the discounted return, as is usual; a number: multiplied by it. Values of size 1 are learned
+    in fewer steps than values of size 100, which a network reaches only by many steps of the learning rate's size."""
     learning_rate: float = 1e-3
     """Adam's learning rate at the start."""
     anneal: bool = True
@@ -78,7 +79,10 @@ class AgentSettings:
         whole = {"steps": 1, "envs": 1, "points": 1, "curve_episodes": 0, "episodes": 1}
         for name, least in whole.items():
             self.require(name, getattr(self, name) >= least, f"at least {least}")
-        positive = ("reward_scale", "head_rate", "target_entropy_rate", "learning_rate", "adam_eps", "max_grad_norm")
+        scale = self.reward_scale
+        good = scale == "return" if isinstance(scale, str) else 0 < scale < math.inf
+        self.require("reward_scale", good, "return, or a positive and finite number")
+        positive = ("head_rate", "target_entropy_rate", "learning_rate", "adam_eps", "max_grad_norm")
         for name in positive:
             self.require(name, 0 < getattr(self, name) < math.inf, "positive and finite")
         for name in ("entropy", "value"):
@@ -150,7 +154,7 @@ class AgentSettings:
         unknown = [name for name in (*texts, *given) if name not in fields]
         if unknown:
             raise ValueError(f"unknown setting {unknown[0]!r} of {cls.__name__}; known: {', '.join(fields)}")
-        return cls(**{name: _read(name, text, fields[name].default) for name, text in texts.items()} | given)
+        return cls(**{name: _read(fields[name], text) for name, text in texts.items()} | given)
 
 
 def learned_column(name: str) -> str:
@@ -158,15 +162,25 @@ def learned_column(name: str) -> str:
     return f"learned_{name}"
 
 
-def _read(name: str, text: str, like: Any) -> Any:
-    """A text as a value of the same kind as `like`."""
+def _read(field: "dataclasses.Field[Any]", text: str) -> Any:
+    """A text as a value of the same kind as the setting's default."""
     kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "widths such as 64,64"}
+    like = field.default
     try:
         if isinstance(like, bool):
             return {"true": True, "false": False}[text.lower()]
         if isinstance(like, tuple):
             parts = tuple(part.strip() for part in text.split(",") if part.strip())
-            return parts if name == "learn" else tuple(map(int, parts))
+            return parts if field.name == "learn" else tuple(map(int, parts))
+        if float in get_args(field.type):
+            return _number_or_word(text)
         return type(like)(text)
     except (KeyError, ValueError):
-        raise ValueError(f"{name} must be {kinds[type(like)]}, got {text!r}") from None
+        raise ValueError(f"{field.name} must be {kinds[type(like)]}, got {text!r}") from None
+
+
+def _number_or_word(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

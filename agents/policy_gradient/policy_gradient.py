@@ -23,6 +23,7 @@ from stau_rl.agents.policy_gradient.environments import Floats, Spaces, make_env
 from stau_rl.agents.policy_gradient.finite import NonFiniteError
 from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor, entropies
 from stau_rl.agents.policy_gradient.optimiser import FlatAdam, Remedies
+from stau_rl.agents.policy_gradient.reward_scale import RewardScale
 from stau_rl.agents.policy_gradient.rollout import Rollout, RolloutWorker, evaluate, generalised_advantages
 from stau_rl.heads import parse_head
 from stau_rl.machine.report import Report
@@ -51,9 +52,10 @@ class Agent:
     """A learner with one method of its own, `update`; everything random in it follows from its seed.
 
     A run is `settings.points` segments of equal length. At the start of each, the environments are made anew and the
-    random numbers are those of (seed, segment): so the state between two segments is the networks and the optimiser
-    alone, and a run that is resumed there goes on bit by bit as if it had not stopped, on any environment that
-    follows from its reset's seed. Episodes under way at the end of a segment are cut off and bootstrap.
+    random numbers are those of (seed, segment): so the state between two segments is the networks, the optimiser and
+    the statistics of `RewardScale` alone, and a run that is resumed there goes on bit by bit as if it had not stopped,
+    on any environment that follows from its reset's seed. Episodes under way at the end of a segment are cut off and
+    bootstrap.
 
     Args:
         settings: of the class `Settings`.
@@ -85,6 +87,7 @@ class Agent:
         self.optimiser = FlatAdam(networks, settings.adam_eps, apart, settings.head_rate)
         self.remedies = Remedies(self.network, settings)
         self.actor = NumpyActor(self.network)
+        self.scale = RewardScale(settings.reward_scale, settings.gamma)
         self.segment, self.step = 0, 0
         self.curve: list[dict[str, float]] = []
 
@@ -101,16 +104,16 @@ class Agent:
         raise NotImplementedError
 
     def batch(self, rollout: Rollout, lam: float, *, baseline: bool = True) -> Batch:
-        """The steps of a rollout that count, with rewards times `reward_scale`.
+        """The steps of a rollout that count, with rewards as `reward_scale` has them.
 
         Args:
-            rollout: T steps of N environments.
+            rollout: T steps of N environments; each is to be given once.
             lam: lambda of the advantages, in [0, 1]; with 1 they are the return that followed, less the value.
             baseline: whether values are those of the critic; else they are 0.
         """
         values, following = self.values(rollout) if baseline else (np.zeros_like(rollout.rewards),) * 2
         done = rollout.terminated | rollout.truncated
-        rewards = rollout.rewards * np.float32(self.settings.reward_scale)
+        rewards = self.scale.rewards(rollout)
         gamma = self.settings.gamma
         advantages = generalised_advantages(rewards, values, following, rollout.terminated, done, gamma, lam)
         keep = np.flatnonzero(rollout.valid)
@@ -199,6 +202,7 @@ class Agent:
         until = settings.steps * (self.segment + 1) / settings.points
         returns: list[float] = []
         self.remedies.begin()
+        self.scale.begin()
         with self._told("training"):
             worker = RolloutWorker(envs, self.spaces, int(random.integers(1 << 31)))
         while self.step < until:
@@ -235,6 +239,7 @@ class Agent:
         """Everything that `load` needs, between two segments."""
         return {
             "optimiser": self.optimiser.state(),
+            "reward_scale": self.scale.state(),
             "segment": self.segment,
             "step": self.step,
             "curve": [dict(row) for row in self.curve],
@@ -243,6 +248,9 @@ class Agent:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a `state` of a run of the same settings and seed."""
         self.optimiser.load(state["optimiser"])
+        # A state from before there were statistics is one of a fixed scale.
+        if "reward_scale" in state:
+            self.scale.load(state["reward_scale"])
         self.segment, self.step = state["segment"], state["step"]
         self.remedies.resume(self.step)
         self.curve = [dict(row) for row in state["curve"]]
