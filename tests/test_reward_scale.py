@@ -14,33 +14,7 @@ from stau_rl.agents.policy_gradient.ppo import PPO, PPOSettings
 from stau_rl.agents.policy_gradient.reward_scale import RewardScale
 from stau_rl.agents.policy_gradient.rollout import Rollout, RolloutWorker
 
-GAMMA = 0.9
-
-
-class Corridor(gym.Env):
-    """Six steps to the right pay 1; 30 steps are the most."""
-
-    def __init__(self, length=6, pay=1.0):
-        self.length, self.pay = length, pay
-        self.observation_space = gym.spaces.Discrete(length + 1)
-        self.action_space = gym.spaces.Discrete(2)
-
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place, self.left = 0, 30
-        return self.place, {}
-
-    def step(self, action):
-        self.place, self.left = max(0, self.place + 2 * int(action) - 1), self.left - 1
-        there = self.place == self.length
-        return self.place, self.pay * there, there, self.left == 0, {}
-
-
-@pytest.fixture(autouse=True)
-def corridor():
-    gym.register("corridor-v0", entry_point=Corridor, disable_env_checker=True)
-    yield
-    del gym.registry["corridor-v0"]
+GAMMA, CORRIDOR = 0.9, "own_envs:Corridor-v0"
 
 
 def rollout(seed, steps=40, copies=3):
@@ -99,9 +73,9 @@ def test_the_statistics_are_those_of_gymnasiums_wrapper():
             return super().step(action)
 
     mode = {"autoreset_mode": gym.vector.AutoresetMode.SAME_STEP}
-    envs = gym.make_vec("corridor-v0", 4, vectorization_mode="sync", vector_kwargs=mode, pay=100.0)
-    wrapped = Watched(gym.make_vec("corridor-v0", 4, vectorization_mode="sync", vector_kwargs=mode, pay=100.0), GAMMA)
-    agent = PPO(PPOSettings(env="corridor-v0", hidden=()), 0)
+    envs = gym.make_vec(CORRIDOR, 4, vectorization_mode="sync", vector_kwargs=mode, pay=100.0)
+    wrapped = Watched(gym.make_vec(CORRIDOR, 4, vectorization_mode="sync", vector_kwargs=mode, pay=100.0), GAMMA)
+    agent = PPO(PPOSettings(env=CORRIDOR, hidden=()), 0)
     played, _ = RolloutWorker(envs, agent.spaces, 0).collect(agent.actor, 400, np.random.default_rng(0))
     wrapped.reset(seed=0)
     for actions in played.actions:
@@ -142,7 +116,7 @@ def test_equal_returns_have_no_deviation_and_rewards_are_cut():
 def test_statistics_are_kept_between_segments_and_in_states(name):
     """Environments start anew with each segment, statistics do not; evaluation leaves them as they are."""
     kind = AGENTS[name]
-    given = {"env": "corridor-v0", "steps": 600, "points": 2, "hidden": (4,), "curve_episodes": 2, "envs": 2}
+    given = {"env": CORRIDOR, "steps": 600, "points": 2, "hidden": (4,), "curve_episodes": 2, "envs": 2}
     agent = kind(kind.Settings(**given), 0)
     agent.play_segment()
     first = agent.scale.state()
@@ -163,15 +137,11 @@ def test_statistics_are_kept_between_segments_and_in_states(name):
 @pytest.mark.parametrize("pay", [1.0, 1000.0, 1e-3])
 def test_a_corridor_is_solved_by_every_seed_in_any_unit(pay):
     """A reward after six steps, found by chance at first; with the factor 0.05 two seeds of four fail where it is 1."""
-    gym.register("paid-v0", entry_point=Corridor, disable_env_checker=True, kwargs={"pay": pay})
-    try:
-        settings = PPOSettings(env="paid-v0", steps=8_000, points=1, hidden=(16,), curve_episodes=0, rollout=64)
-        for seed in range(4):
-            agent = PPO(settings, seed)
-            agent.play_segment()
-            assert agent.evaluate(20, deterministic=True).tolist() == [pay] * 20
-    finally:
-        del gym.registry["paid-v0"]
+    given = {"env_args": {"pay": pay}, "steps": 8_000, "points": 1, "hidden": (16,), "curve_episodes": 0, "rollout": 64}
+    for seed in range(4):
+        agent = PPO(PPOSettings(env=CORRIDOR, **given), seed)
+        agent.play_segment()
+        assert agent.evaluate(20, deterministic=True).tolist() == [pay] * 20
 
 
 def test_what_is_no_scale_is_refused():

@@ -70,7 +70,7 @@ class Agent:
 
     def __init__(self, settings: Any, seed: int) -> None:
         self.settings, self.seed = settings, seed
-        probe = make_envs(settings.env, 1)
+        probe = make_envs(settings.env, 1, settings.env_args)
         self.spaces = Spaces.of(probe, settings.env)
         probe.close()
         self.network = ActorCritic(
@@ -198,7 +198,7 @@ class Agent:
         """
         settings = self.settings
         random = self.random(TRAINING, self.segment)
-        envs = make_envs(settings.env, settings.envs)
+        envs = make_envs(settings.env, settings.envs, settings.env_args)
         until = settings.steps * (self.segment + 1) / settings.points
         returns: list[float] = []
         self.remedies.begin()
@@ -233,7 +233,8 @@ class Agent:
         """
         random = self.random(purpose, number)
         with self._told("evaluation"):
-            return evaluate(self.actor, self.settings.env, episodes, random, deterministic=deterministic)
+            env, args = self.settings.env, self.settings.env_args
+            return evaluate(self.actor, env, episodes, random, deterministic=deterministic, env_args=args)
 
     def state(self) -> dict[str, Any]:
         """Everything that `load` needs, between two segments."""
@@ -257,7 +258,7 @@ class Agent:
 
     def random(self, purpose: int, number: int) -> np.random.Generator:
         """The generator of one purpose."""
-        return np.random.Generator(np.random.Philox(key=np.array([self.seed, purpose << 32 | number], dtype=np.uint64)))
+        return keyed_random(self.seed, purpose, number)
 
     @contextmanager
     def _told(self, phase: str, worker: RolloutWorker | None = None) -> Iterator[None]:
@@ -275,6 +276,11 @@ class Agent:
             bad = parameter.detach()[~torch.isfinite(parameter)]
             if len(bad):
                 raise NonFiniteError(f"parameter {name}", bad[0].item())
+
+
+def keyed_random(seed: int, purpose: int, number: int) -> np.random.Generator:
+    """The generator of one purpose of the run of a seed."""
+    return np.random.Generator(np.random.Philox(key=np.array([seed, purpose << 32 | number], dtype=np.uint64)))
 
 
 def log_taken(log_policy: Tensor, actions: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """The outcome of a training: final scores and learning curves of every seed, with a figure and files."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,9 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stau_rl.agents.policy_gradient.agent_settings import learned_column
+from stau_rl.agents.policy_gradient.environments import env_text
+from stau_rl.agents.policy_gradient.policy import Policy
 from stau_rl.files.whole import whole_file
-from stau_rl.training.folder import CURVES, FIGURE, SCORES, SETTINGS, TrainFolder
+from stau_rl.training.folder import CURVES, FIGURE, SCORES, TrainFolder
 from stau_rl.training.plot import plot_curves, save_curves
+from stau_rl.training.policies import Policies
+from stau_rl.training.request import kept_spec
 from stau_rl.training.run import RunSpec
 
 
@@ -23,6 +26,7 @@ class TrainResult:
     Attributes:
         spec: agent, settings and seeds, JSON-able.
         runs: what `stau_rl.training.run.play_run` gives for every seed.
+        policies: the trained policies; None for a training from before they were kept.
 
     Examples:
         >>> result = TrainResult.load("runs/ppo")                   # doctest: +SKIP
@@ -32,6 +36,7 @@ class TrainResult:
 
     spec: dict[str, Any]
     runs: list[dict[str, Any]]
+    policies: Policies | None = None
 
     def __repr__(self) -> str:
         """A line about the training; `table` and `curves` have the numbers."""
@@ -49,7 +54,11 @@ class TrainResult:
     @property
     def title(self) -> str:
         """Agent and environment."""
-        return f"{self.spec['agent']} on {self.spec['settings']['env']}"
+        return f"{self.spec['agent']} on {self._env}"
+
+    @property
+    def _env(self) -> str:
+        return env_text(self.spec["settings"]["env"], self.spec["settings"].get("env_args", {}))
 
     @property
     def _learned(self) -> list[str]:
@@ -64,8 +73,8 @@ class TrainResult:
             `learned_NAME` for every parameter that the head learns.
         """
         scores = pd.DataFrame([{k: v for k, v in run.items() if k not in ("curve", "settings")} for run in self.runs])
-        scores.insert(1, "env", [run["settings"]["env"] for run in self.runs])
-        scores.insert(2, "head", [run["settings"]["head"] for run in self.runs])
+        scores.insert(1, "env", self._env)
+        scores.insert(2, "head", self.spec["settings"]["head"])
         curves = self.curves()
         for column in self._learned:
             scores[column] = curves.groupby("seed", sort=False)[column].nth(-1).to_numpy()
@@ -82,6 +91,16 @@ class TrainResult:
         extra = [*self._learned, "entropy"] if self._learned else []
         table = table.reindex(columns=[*table.columns.drop(extra, errors="ignore"), *extra])
         return table.astype(dict.fromkeys(["train_return", "sampled_return", *extra], "float64"))
+
+    def policy(self, seed: int = 0) -> Policy:
+        """The trained policy of a seed, which acts and is evaluated.
+
+        Raises:
+            ValueError: none was kept of that seed.
+        """
+        if self.policies is None:
+            raise ValueError("this training is from before policies were kept; train anew")
+        return self.policies.policy(seed)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean return of the training episodes against the step: a thin line per seed, a thick one for their mean.
@@ -105,6 +124,8 @@ class TrainResult:
         with TrainFolder(directory, self.spec, resume=True) as folder:
             for run in self.runs:
                 folder.keep(RunSpec(run["agent"], run["settings"], run["seed"]), run)
+            if self.policies is not None:
+                self.policies.write(folder.path)
             self.write_tables(folder.path)
 
     def write_tables(self, path: Path) -> None:
@@ -125,16 +146,14 @@ class TrainResult:
             ValueError: it is no training, or a seed is not finished.
         """
         path = Path(directory)
-        try:
-            spec = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
-            specs = [RunSpec(spec["agent"], spec["settings"], seed) for seed in spec["seeds"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not the folder of a training ({type(error).__name__}: {error})") from None
+        spec = kept_spec(path)
+        if spec is None:
+            raise ValueError(f"{path} is not the folder of a training: it has no settings.json")
         folder = TrainFolder(path, spec, resume=True)
         runs = []
-        for run in specs:
-            kept = folder.read(run)
+        for seed in spec["seeds"]:
+            kept = folder.read(RunSpec(spec["agent"], spec["settings"], seed))
             if kept is None:
-                raise ValueError(f"{path} holds an unfinished training: seed {run.seed} has no result")
+                raise ValueError(f"{path} holds an unfinished training: seed {seed} has no result")
             runs.append(kept)
-        return cls(spec, runs)
+        return cls(spec, runs, Policies.read(path, spec["seeds"]))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from stau_rl.agents.policy_gradient import agent_class
+from stau_rl.agents.policy_gradient.policy import policy_weights
 from stau_rl.files.whole import whole_file
 from stau_rl.machine.report import Report
 
@@ -43,13 +44,16 @@ WHOLE = {"settings", "seed", "sampled", "deterministic", "curve"}
 """What the result of a finished run has."""
 
 
-def play_run(run: RunSpec, checkpoint: Path | None = None, report: Report | None = None) -> Played:
+def play_run(
+    run: RunSpec, checkpoint: Path | None = None, report: Report | None = None, *, policy: Path | None = None
+) -> Played:
     """Play a run to its end, from its checkpoint if there is one, and evaluate it.
 
     Args:
         run: what to play.
         checkpoint: file to keep the state in after every segment, written whole; removed by nobody.
         report: called after every update; what it raises stops the run, and finished segments are kept.
+        policy: file to keep the final weights in, written whole.
 
     Returns:
         The result, JSON-able: `sampled` and `deterministic` (mean returns of the final evaluations), their lowest
@@ -60,16 +64,14 @@ def play_run(run: RunSpec, checkpoint: Path | None = None, report: Report | None
     """
     begun = time.perf_counter()
     agent = run.make()
-    if checkpoint is not None and (kept := _read(checkpoint)) is not None:
+    if checkpoint is not None and (kept := read_tensors(checkpoint)) is not None:
         agent.load(kept)
     while not agent.finished:
         agent.play_segment(report)
         if checkpoint is not None:
-            # By way of memory: of a full disk torch's own writer says where it stopped, in a RuntimeError.
-            state = io.BytesIO()
-            torch.save(agent.state(), state)
-            with whole_file(checkpoint) as temporary:
-                temporary.write_bytes(state.getbuffer())
+            write_tensors(checkpoint, agent.state())
+    if policy is not None:
+        write_tensors(policy, policy_weights(agent))
     result: dict[str, Any] = {"agent": run.agent, "settings": run.settings, "seed": run.seed}
     for kind in ("sampled", "deterministic"):
         returns = agent.evaluate(agent.settings.episodes, deterministic=kind == "deterministic")
@@ -84,13 +86,22 @@ def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _read(checkpoint: Path) -> dict[str, Any] | None:
-    """A kept state; None where there is none or it is damaged."""
+def write_tensors(path: Path, value: Any) -> None:
+    """Write tensors, numbers and containers of them, whole or not at all."""
+    # By way of memory: of a full disk torch's own writer says where it stopped, in a RuntimeError.
+    content = io.BytesIO()
+    torch.save(value, content)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
+
+
+def read_tensors(path: Path) -> dict[str, Any] | None:
+    """What `write_tensors` wrote, no code in it run; None where there is nothing or it is damaged."""
     try:
-        content = checkpoint.read_bytes()
-        return torch.load(io.BytesIO(content), weights_only=True)
+        found = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
     except (FileNotFoundError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError):
         return None
+    return found if isinstance(found, dict) else None
 
 
 def read_result(path: Path) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from stau_rl.agents.policy_gradient import agent_class
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
 from stau_rl.heads import parse_head
 from stau_rl.machine.pool import require_guard
@@ -15,21 +14,22 @@ from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores
 from stau_rl.plugin.plugin_head import head_hashes
 from stau_rl.training.folder import TrainFolder
+from stau_rl.training.policies import Policies, about_policies, policy_file, write_about
 from stau_rl.training.pool import RunPool
+from stau_rl.training.request import asked_for
 from stau_rl.training.result import TrainResult
 from stau_rl.training.run import RunSpec
 
 POLL_SECONDS = 0.2
-MOST_SEEDS = 1_000_000
 
 
 def train(
-    agent: str = "ppo",
+    agent: str | None = None,
     settings: AgentSettings | Mapping[str, Any] | None = None,
-    seeds: int = 1,
+    seeds: int | None = None,
     out: str | Path | None = None,
     *,
-    first_seed: int = 0,
+    first_seed: int | None = None,
     processes: int | None = None,
     resume: bool = False,
     plugins: Sequence[str | Path] = (),
@@ -40,19 +40,22 @@ def train(
     Seeds are trained in worker processes of one thread each. Workers read the main script anew, so a script needs the
     guard `if __name__ == "__main__":`.
 
+    With `resume`, what is not given is read from the folder. More steps than it has go on from where its seeds stand,
+    to the same bytes as a training of that length; `stau_rl.training.request` says when that is possible.
+
     Args:
-        agent: `reinforce`, `a2c` or `ppo`.
+        agent: `reinforce`, `a2c` or `ppo`. Default: `ppo`.
         settings: the agent's settings, or some of them by name; the others are at their defaults.
-        seeds: how many; they are first_seed, first_seed + 1, ...
+        seeds: how many; they are first_seed, first_seed + 1, ... Default: 1.
         out: the folder, described in `stau_rl.training.folder`. None keeps no files.
-        first_seed: the first of them, >= 0.
+        first_seed: the first of them, >= 0. Default: 0.
         processes: how many seeds are trained at a time. None: one per core.
-        resume: keep what the folder holds and go on.
+        resume: keep what the folder holds and go on, to more steps if they are given.
         plugins: files of heads that every worker loads.
         report: called now and then with what is trained, the environment steps done over all seeds, and all of them.
 
     Returns:
-        Final scores and learning curves of every seed.
+        Final scores, learning curves and policies of every seed.
 
     Raises:
         ValueError: an argument is out of range, the folder cannot be used, or a worker was killed.
@@ -65,22 +68,15 @@ def train(
         >>> result.table()[["seed", "sampled", "deterministic"]]                          # doctest: +SKIP
     """
     require_guard()
-    kind = agent_class(agent)
-    if not isinstance(settings, AgentSettings):
-        values = {name: tuple(v) if isinstance(v, list) else v for name, v in (settings or {}).items()}
-        settings = kind.Settings.from_texts({}, **values)
-    for name, value, least in (("seeds", seeds, 1), ("first_seed", first_seed, 0), ("processes", processes, 1)):
-        if value is not None and value < least:
-            raise ValueError(f"{name} must be at least {least}, got {value!r}")
-    if seeds > MOST_SEEDS:
-        raise ValueError(f"seeds must be at most {MOST_SEEDS}, got {seeds!r}")
-    if first_seed + seeds > 1 << 64:
-        raise ValueError(f"seeds must be below 2^64, got {first_seed} + {seeds - 1}")
+    if processes is not None and processes < 1:
+        raise ValueError(f"processes must be at least 1, got {processes!r}")
     if resume and out is None:
         raise ValueError("resume needs out, the folder of the training to continue")
-    runs = [RunSpec(agent, settings.as_dict(), first_seed + number) for number in range(seeds)]
+    request = asked_for(agent, settings, first_seed, seeds, Path(out) if resume and out is not None else None)
+    agent, settings, seeds = request.agent, request.settings, request.seeds
+    runs = [RunSpec(agent, settings.as_dict(), request.first_seed + number) for number in range(seeds)]
     # Mistakes in the environment or the head show here, before anything is written.
-    runs[0].make()
+    about = about_policies(runs[0].make())
     spec: dict[str, Any] = {"agent": agent, "settings": settings.as_dict(), "seeds": [run.seed for run in runs]}
     if hashes := head_hashes([parse_head(settings.head)]):
         spec["plugins"] = hashes
@@ -89,11 +85,12 @@ def train(
         folder = stack.enter_context(TrainFolder(path, spec, resume))
         missing = [(slot, run) for slot, run in enumerate(runs) if folder.read(run) is None]
         if missing:
+            write_about(folder.path, about)
             pool = RunPool(min(processes or cores(), len(missing)), seeds, tuple(map(Path, plugins)))
             with pool:
                 _play(folder, pool, missing, settings, seeds, report)
         kept: list[Any] = [folder.read(run) for run in runs]
-        result = TrainResult(spec, kept)
+        result = TrainResult(spec, kept, Policies.read(folder.path, spec["seeds"]))
         result.write_tables(folder.path)
         return result
 
@@ -108,7 +105,10 @@ def _play(
 ) -> None:
     """Train the seeds that the folder does not hold."""
     done = settings.steps * (seeds - len(missing))
-    futures = {pool.play(run, slot, folder.checkpoint(run)): run for slot, run in missing}
+    futures = {
+        pool.play(run, slot, folder.checkpoint(run), policy=policy_file(folder.path, run.seed)): run
+        for slot, run in missing
+    }
     while futures:
         finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
         # Those that failed last, so that what is finished is kept.
