@@ -40,21 +40,24 @@ class TrainResult:
 
     def __repr__(self) -> str:
         """A line about the training; `table` and `curves` have the numbers."""
-        settings = self.spec["settings"]
-        return f"TrainResult({self.title}, {settings['head']}, {len(self.runs)} seeds of {settings['steps']} steps)"
+        steps = self.spec["settings"]["steps"]
+        return f"TrainResult({self._about}, {len(self.runs)} seeds of {steps} steps)"
 
     def __str__(self) -> str:
         """Scores as the command line prints them."""
         settings = self.spec["settings"]
         digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(self._learned, 3)}
         shown = self.table()[["seed", *digits]].round(digits).to_string(index=False)
-        about = f"{self.title}, {settings['head']}"
-        return f"Mean return of {settings['episodes']} episodes after training, {about}:\n{shown}"
+        return f"Mean return of {settings['episodes']} episodes after training, {self._about}:\n{shown}"
 
     @property
     def title(self) -> str:
         """Agent and environment."""
         return f"{self.spec['agent']} on {self._env}"
+
+    @property
+    def _about(self) -> str:
+        return f"{self.title}, {self.spec['settings']['head']}"
 
     @property
     def _env(self) -> str:
@@ -103,13 +106,13 @@ class TrainResult:
         return self.policies.policy(seed)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean return of the training episodes against the step: a thin line per seed, a thick one for their mean.
+        """Mean return of the training episodes against the step: a thin line per seed, their median and middle half.
 
         Args:
             ax: where to draw; a figure of its own by default.
         """
         ax = ax or Figure(layout="constrained").add_subplot()
-        plot_curves(self.curves(), ax, self.title)
+        plot_curves(self.curves(), ax, self._about)
         return ax
 
     def save(self, directory: str | Path) -> None:
@@ -136,7 +139,7 @@ class TrainResult:
                 table.to_csv(temporary, index=False, lineterminator="\n")
         with whole_file(path / f"{CURVES}.parquet") as temporary:
             curves.to_parquet(temporary, index=False)
-        save_curves(curves, self.title, path / FIGURE)
+        save_curves(curves, self._about, path / FIGURE)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
