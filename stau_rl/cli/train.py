@@ -56,6 +56,8 @@ class Train(Resumable):
     """Only list the settings that --set takes, with each agent's default and what they are."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
+    tensorboard: bool = False
+    """Also write the curves into the folder for TensorBoard, while seeds are trained (extra tensorboard)."""
     processes: OptionalCount = None
     """Seeds trained at a time. Default: one per core."""
     out: OptionalPath = None
@@ -97,6 +99,7 @@ class Train(Resumable):
                 processes=self.processes,
                 resume=self.resume,
                 plugins=self.plugin,
+                tensorboard=self.tensorboard,
                 report=lambda what, done, total: bar(done),
             )
         console = wide_console()

@@ -9,7 +9,8 @@
 | `curves.csv`, `curves.parquet` | learning curves: a row per seed and point |
 | `scores.csv` | final evaluations: a row per seed |
 | `curves.png` | the figure |
-| `timing.json` | seconds of every seed, and the host: the only file that differs between two runs |
+| `tensorboard/` | where it was asked for, a folder of events per seed, for TensorBoard |
+| `timing.json` | seconds of every seed; it and the events are all that differs between two runs |
 
 Where the head learns, `scores.csv` has a column `learned_NAME` per learned parameter, its final value, and the curves
 have the value at each point, with `entropy`, the policy's mean entropy then on the states of the last update, as a
@@ -25,6 +26,7 @@ from stau_rl.files.finished import FinishedFolder, keep_seconds
 from stau_rl.files.identity import first_difference, identity
 from stau_rl.files.lock import LOCK
 from stau_rl.files.whole import refuse_link, temporary_of, write_json
+from stau_rl.training.board import BOARD
 from stau_rl.training.policies import POLICIES
 from stau_rl.training.request import SETTINGS, is_longer, kept_spec
 from stau_rl.training.run import RunSpec, read_result
@@ -60,7 +62,7 @@ class TrainFolder(FinishedFolder):
 
     def _refuse_another(self, path: Path) -> None:
         """Refuse a folder of another training, or of foreign files."""
-        for folder in (SEEDS, POLICIES):
+        for folder in (SEEDS, POLICIES, BOARD):
             refuse_link(path / folder)
         if not path.is_dir():
             return

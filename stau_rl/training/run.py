@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from stau_rl.agents.policy_gradient import agent_class
 from stau_rl.agents.policy_gradient.policy import policy_weights
 from stau_rl.files.whole import whole_file
 from stau_rl.machine.report import Report
+from stau_rl.training.board import Board
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,12 @@ WHOLE = {"settings", "seed", "sampled", "deterministic", "curve"}
 
 
 def play_run(
-    run: RunSpec, checkpoint: Path | None = None, report: Report | None = None, *, policy: Path | None = None
+    run: RunSpec,
+    checkpoint: Path | None = None,
+    report: Report | None = None,
+    *,
+    policy: Path | None = None,
+    board: Path | None = None,
 ) -> Played:
     """Play a run to its end, from its checkpoint if there is one, and evaluate it.
 
@@ -54,6 +61,7 @@ def play_run(
         checkpoint: file to keep the state in after every segment, written whole; removed by nobody.
         report: called after every update; what it raises stops the run, and finished segments are kept.
         policy: file to keep the final weights in, written whole.
+        board: folder to write the learning curve into for TensorBoard.
 
     Returns:
         The result, JSON-able: `sampled` and `deterministic` (mean returns of the final evaluations), their lowest
@@ -66,10 +74,13 @@ def play_run(
     agent = run.make()
     if checkpoint is not None and (kept := read_tensors(checkpoint)) is not None:
         agent.load(kept)
-    while not agent.finished:
-        agent.play_segment(report)
-        if checkpoint is not None:
-            write_tensors(checkpoint, agent.state())
+    with Board(board, agent.curve) if board is not None else nullcontext() as shown:
+        while not agent.finished:
+            point = agent.play_segment(report)
+            if shown is not None:
+                shown.add(point)
+            if checkpoint is not None:
+                write_tensors(checkpoint, agent.state())
     if policy is not None:
         write_tensors(policy, policy_weights(agent))
     result: dict[str, Any] = {"agent": run.agent, "settings": run.settings, "seed": run.seed}

@@ -13,6 +13,7 @@ from stau_rl.machine.pool import require_guard
 from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores
 from stau_rl.plugin.plugin_head import head_hashes
+from stau_rl.training.board import BOARD, require_board
 from stau_rl.training.folder import TrainFolder
 from stau_rl.training.policies import Policies, about_policies, policy_file, write_about
 from stau_rl.training.pool import RunPool
@@ -33,6 +34,7 @@ def train(
     processes: int | None = None,
     resume: bool = False,
     plugins: Sequence[str | Path] = (),
+    tensorboard: bool = False,
     report: Report | None = None,
 ) -> TrainResult:
     """Train a policy-gradient agent on several seeds.
@@ -52,6 +54,7 @@ def train(
         processes: how many seeds are trained at a time. None: one per core.
         resume: keep what the folder holds and go on, to more steps if they are given.
         plugins: files of heads that every worker loads.
+        tensorboard: write the learning curves into `out` for TensorBoard too, while seeds are trained.
         report: called now and then with what is trained, the environment steps done over all seeds, and all of them.
 
     Returns:
@@ -72,6 +75,10 @@ def train(
         raise ValueError(f"processes must be at least 1, got {processes!r}")
     if resume and out is None:
         raise ValueError("resume needs out, the folder of the training to continue")
+    if tensorboard:
+        if out is None:
+            raise ValueError("tensorboard needs out, the folder of the training")
+        require_board()
     request = asked_for(agent, settings, first_seed, seeds, Path(out) if resume and out is not None else None)
     agent, settings, seeds = request.agent, request.settings, request.seeds
     runs = [RunSpec(agent, settings.as_dict(), request.first_seed + number) for number in range(seeds)]
@@ -88,7 +95,7 @@ def train(
             write_about(folder.path, about)
             pool = RunPool(min(processes or cores(), len(missing)), seeds, tuple(map(Path, plugins)))
             with pool:
-                _play(folder, pool, missing, settings, seeds, report)
+                _play(folder, pool, missing, settings, seeds, tensorboard, report)
         kept: list[Any] = [folder.read(run) for run in runs]
         result = TrainResult(spec, kept, Policies.read(folder.path, spec["seeds"]))
         result.write_tables(folder.path)
@@ -101,14 +108,16 @@ def _play(
     missing: Sequence[tuple[int, RunSpec]],
     settings: AgentSettings,
     seeds: int,
+    tensorboard: bool,
     report: Report | None,
 ) -> None:
     """Train the seeds that the folder does not hold."""
     done = settings.steps * (seeds - len(missing))
-    futures = {
-        pool.play(run, slot, folder.checkpoint(run), policy=policy_file(folder.path, run.seed)): run
-        for slot, run in missing
-    }
+    futures = {}
+    for slot, run in missing:
+        policy = policy_file(folder.path, run.seed)
+        board = folder.path / BOARD / f"seed-{run.seed}" if tensorboard else None
+        futures[pool.play(run, slot, folder.checkpoint(run), policy=policy, board=board)] = run
     while futures:
         finished, _ = wait(futures, POLL_SECONDS, return_when="FIRST_COMPLETED")
         # Those that failed last, so that what is finished is kept.
