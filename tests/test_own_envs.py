@@ -13,6 +13,7 @@ from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
 from stau_rl.agents.policy_gradient.environments import env_text, make_envs
 from stau_rl.agents.policy_gradient.policy_gradient import Agent
 from stau_rl.cli import main as cli
+from stau_rl.cli.named_values import read_env_args
 from stau_rl.training import train as train_module
 from stau_rl.training.train import train
 
@@ -34,8 +35,6 @@ def test_arguments_are_json_or_text(tmp_path):
     scores = pd.read_csv(tmp_path / "run" / "scores.csv")
     assert scores["env"].tolist() == ["own_envs:Corridor-v0(length=3, pay=-2.5, first=7)"]
     assert scores["sampled"][0] in (0.0, -1.25, -2.5)
-    from stau_rl.cli.train import read_env_args
-
     assert read_env_args(("map_name=8x8", "a=true", 'b="3"', "c=[1, 2]", "d=null", "e=NaN", "f=")) == {
         "map_name": "8x8",
         "a": True,

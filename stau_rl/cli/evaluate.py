@@ -39,7 +39,7 @@ class Evaluate:
         import numpy as np
         from rich.table import Table
 
-        from stau_rl.cli.train import import_from_here
+        from stau_rl.cli.named_values import import_from_here
         from stau_rl.plugin.load import load_plugins
         from stau_rl.statistics.means import mean_interval
         from stau_rl.terminal.console import wide_console

@@ -1,11 +1,11 @@
 """`stau-rl train`: policy-gradient agents with any head."""
 
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stau_rl.cli.named_values import import_from_here, read_env_args, read_pairs
 from stau_rl.cli.options import OptionalCount, OptionalPath, OptionalText, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
@@ -116,7 +116,7 @@ class Train(Resumable):
         kind = agent_class(self.agent or (kept["agent"] if kept else "ppo")).Settings
         own = {"env": self.env, "head": self.head, "steps": self.steps, "env_args": read_env_args(self.env_arg) or None}
         given = {name: value for name, value in own.items() if value is not None}
-        return given | kind.read_texts(_pairs(self.set))
+        return given | kind.read_texts(read_pairs(self.set))
 
 
 def _print_settings() -> None:
@@ -132,60 +132,3 @@ def _print_settings() -> None:
     for row in rows:
         table.add_row(*row)
     wide_console().print(table, highlight=False, markup=False)
-
-
-def import_from_here() -> None:
-    """Let modules in the current folder be imported, after all others; worker processes take the path over."""
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
-
-
-def read_env_args(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Arguments of an environment by name, from NAME=VALUE; a value that is JSON is read as such.
-
-    Raises:
-        ValueError: a text of another form, or a name given twice.
-    """
-    return {name: _json_or_text(value) for name, value in named_values("--env-arg", texts).items()}
-
-
-def _json_or_text(text: str) -> Any:
-    import json
-
-    def refuse(name: str) -> Any:
-        raise ValueError(name)
-
-    try:
-        return json.loads(text, parse_constant=refuse)
-    except ValueError:
-        return text
-
-
-def named_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """NAME=VALUE texts by name.
-
-    Raises:
-        ValueError: a text of another form, or a name given twice.
-    """
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        name = name.strip().replace("-", "_")
-        if not equals or not name:
-            raise ValueError(f"{option} takes NAME=VALUE, got {text!r}")
-        if name in pairs:
-            raise ValueError(f"{option} {name} is given twice: {pairs[name]!r} and {value.strip()!r}")
-        pairs[name] = value.strip()
-    return pairs
-
-
-def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    """Settings by name; a ValueError for one that has an option of its own."""
-    from stau_rl.cli.settings_table import OPTIONS
-
-    pairs = named_values("--set", texts)
-    for name, option in OPTIONS.items():
-        if name in pairs:
-            raise ValueError(f"--set {name} is {option}")
-    return pairs
