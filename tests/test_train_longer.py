@@ -120,6 +120,24 @@ def test_the_command_takes_what_is_left_out_from_the_folder(tmp_path, capsys, mo
     assert TrainResult.load("new").spec["seeds"] == [0, 1]
 
 
+def test_more_seeds_are_added_alone_or_with_more_steps(tmp_path):
+    train("a2c", STEADY, 1, tmp_path / "run")
+    train(out=tmp_path / "run", resume=True, seeds=2)
+    assert [run.seed for run in InlinePool.runs] == [0, 1]
+    train("a2c", STEADY, 2, tmp_path / "whole")
+    assert_same(tmp_path / "run", tmp_path / "whole")
+    train("a2c", STEADY, 1, tmp_path / "both")
+    train(None, {"steps": 800}, out=tmp_path / "both", resume=True, seeds=2)
+    train("a2c", {**STEADY, "steps": 800, "points": 4}, 2, tmp_path / "whole both")
+    assert_same(tmp_path / "both", tmp_path / "whole both")
+    # An annealed one too, as seeds know nothing of each other; fewer seeds are another training.
+    train("a2c", {**STEADY, "anneal": True}, 1, tmp_path / "annealed")
+    train(out=tmp_path / "annealed", resume=True, seeds=2)
+    for given in ({"seeds": 1}, {"first_seed": 1}):
+        with pytest.raises(ValueError, match=r"another training: (length of seeds|seeds\[0\])"):
+            train(out=tmp_path / "annealed", resume=True, **given)
+
+
 def test_settings_as_an_object_go_on_too(tmp_path):
     settings = AGENTS["a2c"].Settings(**{**STEADY, "hidden": (8,)})
     train("a2c", settings, 1, tmp_path / "run")

@@ -158,6 +158,9 @@ def test_the_command_prints_the_trainings_scores(folder, capsys):
     printed = capsys.readouterr().out
     assert f"{stau_rl.load_policy(folder, 1).evaluate(7, number=3).mean():.5g}" in printed
     assert "all" not in printed
+    (folder / "policies" / "seed-0.pt").unlink()
+    cli.main(["evaluate", str(folder), "--episodes", "1"])
+    assert "Without a policy, as they are not finished: seeds 0" in capsys.readouterr().out
 
 
 def test_an_episode_is_filmed(tmp_path, capsys):

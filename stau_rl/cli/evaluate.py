@@ -43,7 +43,7 @@ class Evaluate:
         from stau_rl.plugin.load import load_plugins
         from stau_rl.statistics.means import mean_interval
         from stau_rl.terminal.console import wide_console
-        from stau_rl.training.policies import kept_seeds, load_policy
+        from stau_rl.training.policies import kept_seeds, load_policy, unfinished_seeds
         from stau_rl.training.video import record
 
         import_from_here()
@@ -66,6 +66,9 @@ class Evaluate:
         lines = [f"{policies[0].title}: {self.episodes} episodes per seed, {actions} actions"]
         console.print(lines[0], highlight=False, markup=False, soft_wrap=True)
         console.print(table, highlight=False, markup=False)
+        if self.seed is None and (missing := unfinished_seeds(self.folder)):
+            text = f"Without a policy, as they are not finished: seeds {', '.join(map(str, missing))}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
         if self.video is not None:
             total = record(policies[0], self.video, greedy=self.greedy, number=self.number)
             text = f"Video of seed {seeds[0]}, an episode of return {total:.5g}: {self.video}"

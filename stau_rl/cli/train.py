@@ -20,9 +20,9 @@ class Train(Resumable):
     the scores, which are mean returns of the last evaluation, with sampled and with likeliest actions, and the
     policies: stau-rl evaluate plays them.
 
-    With --out DIR --resume a training goes on: what is not given is read from the folder. More --steps than it has go
-    on from where its seeds stand, to the same bytes as one training of that length, where the learning rate does not
-    depend on it (--set anneal=false); else they are refused.
+    With --out DIR --resume a training goes on: what is not given is read from the folder. More --seeds are added. More
+    --steps go on from where its seeds stand, to the same bytes as one training of that length, where the learning rate
+    does not depend on it (--set anneal=false); else they are refused.
 
     Learned sharpness: with --set learn=tau the policy's gradient moves the head's tau as well, head_rate times as fast,
     and may sharpen onto whatever is likely early. With --set head_warmup=50000 tau stays at its start for as many

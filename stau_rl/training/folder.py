@@ -28,7 +28,7 @@ from stau_rl.files.lock import LOCK
 from stau_rl.files.whole import refuse_link, temporary_of, write_json
 from stau_rl.training.board import BOARD
 from stau_rl.training.policies import POLICIES
-from stau_rl.training.request import SETTINGS, is_longer, kept_spec
+from stau_rl.training.request import SETTINGS, goes_on, has_more_steps, kept_spec
 from stau_rl.training.run import RunSpec, read_result
 
 SEEDS = "seeds"
@@ -41,7 +41,7 @@ class TrainFolder(FinishedFolder):
     Args:
         path: the folder.
         spec: agent, settings and seeds, JSON-able.
-        resume: it may hold results of this spec, or of the same with fewer steps, which are then kept or gone on with.
+        resume: it may hold results of this spec, or of the same with fewer steps or seeds: they are kept or go on.
 
     Raises:
         ValueError: it holds a training and `resume` is not set, holds another one or foreign files, is in use, or
@@ -51,7 +51,7 @@ class TrainFolder(FinishedFolder):
     made_for, holds, pieces, ending = "a training", "this training already", SEEDS, "json"
 
     def __init__(self, path: str | Path, spec: dict[str, Any], resume: bool) -> None:
-        self.spec, self._longer = spec, False
+        self.spec, self._goes_on = spec, False
         self._refuse_another(Path(path))
         super().__init__(path, resume)
 
@@ -76,12 +76,12 @@ class TrainFolder(FinishedFolder):
                 raise ValueError(f"{path} holds files that are no training ({foreign[0]}); name a new or empty folder")
             return
         kept = kept_spec(path) or {}
-        self._longer = is_longer(self.spec, kept)
-        difference = None if self._longer else first_difference(kept, identity(self.spec))
+        self._goes_on = goes_on(self.spec, kept)
+        difference = None if self._goes_on else first_difference(kept, identity(self.spec))
         if difference:
             where, here, asked = difference
             raise ValueError(f"{path} holds another training: {where} is {here} there, {asked} was asked for")
-        for seed in self.spec["seeds"] if self._longer else ():
+        for seed in kept["seeds"] if has_more_steps(self.spec, kept) else ():
             if _result(path, seed).exists() and not _state(path, seed).exists():
                 raise ValueError(
                     f"{path} has no {SEEDS}/{_state(path, seed).name}, the state that seed {seed} would go on from; "
@@ -90,7 +90,7 @@ class TrainFolder(FinishedFolder):
 
     def _begin(self) -> None:
         """Say what the training is, for one that goes on with it."""
-        if self._longer or not (self.path / SETTINGS).exists():
+        if self._goes_on or not (self.path / SETTINGS).exists():
             write_json(self.path / SETTINGS, self.spec)
 
     def checkpoint(self, run: RunSpec) -> Path:
@@ -98,7 +98,7 @@ class TrainFolder(FinishedFolder):
         return _state(self.path, run.seed)
 
     def read(self, run: RunSpec) -> dict[str, Any] | None:
-        """The result of a finished seed; None if it is not there, not whole, or that of fewer steps."""
+        """The result of a finished seed; None if it is not there, not whole, or of fewer steps."""
         kept = read_result(_result(self.path, run.seed))
         return kept if kept and first_difference(kept["settings"], run.settings) is None else None
 

@@ -98,6 +98,12 @@ def kept_seeds(folder: Path) -> list[int]:
     return found
 
 
+def unfinished_seeds(folder: Path) -> list[int]:
+    """The seeds of a training whose policies its folder does not have."""
+    spec = kept_spec(folder) or {"seeds": []}
+    return [seed for seed in spec["seeds"] if not policy_file(folder, seed).exists()]
+
+
 def load_policy(directory: str | Path, seed: int = 0) -> Policy:
     """Read a trained policy from the folder of a training.
 

@@ -1,8 +1,9 @@
 """What a training is asked for: what was given, then what its folder has, then the defaults; and whether it goes on.
 
-A training goes on to more steps exactly or not at all. Its curve's points then stay where they are and more are added,
-so that it becomes, byte for byte, the training of as many steps and points. That holds where nothing in the training
-depends on the number of its steps, and so not with `anneal`, whose learning rate falls to 0 at the last one.
+A training goes on to more steps exactly or not at all, and to more seeds always. With more steps its curve's points stay
+where they are and more are added, so that it becomes, byte for byte, the training of as many steps and points. That
+holds where nothing in the training depends on the number of its steps, and so not with `anneal`, whose learning rate
+falls to 0 at the last one.
 """
 
 import json
@@ -116,11 +117,18 @@ def _lengthened(settings: AgentSettings, kept: Mapping[str, Any], folder: Path) 
     return replace(settings, points=points * settings.steps // steps)
 
 
-def is_longer(spec: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Whether a training is the one that a folder holds, gone on to more steps; `asked_for` made its settings."""
+def has_more_steps(spec: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Whether a training has more steps than a folder's and may go on from it; `asked_for` made its settings."""
     asked, there = spec["settings"], kept["settings"]
     (steps, points), (old_steps, old_points) = ([one.get(name, 0) for name in LENGTH] for one in (asked, there))
-    if steps <= old_steps or points * old_steps != old_points * steps or there.get("anneal"):
-        return False
-    longer = {**kept, "settings": {**there, "steps": steps, "points": points}}
-    return first_difference(longer, identity(dict(spec))) is None
+    return steps > old_steps and points * old_steps == old_points * steps and not there.get("anneal")
+
+
+def goes_on(spec: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Whether a training is the one that a folder holds, with more steps, more seeds after its own, or both."""
+    as_asked: dict[str, Any] = {**kept, "settings": dict(kept["settings"])}
+    if has_more_steps(spec, kept):
+        as_asked["settings"] |= {name: spec["settings"][name] for name in LENGTH}
+    if spec["seeds"][: len(kept["seeds"])] == kept["seeds"]:
+        as_asked["seeds"] = spec["seeds"]
+    return as_asked != kept and first_difference(as_asked, identity(dict(spec))) is None

@@ -42,8 +42,9 @@ def train(
     Seeds are trained in worker processes of one thread each. Workers read the main script anew, so a script needs the
     guard `if __name__ == "__main__":`.
 
-    With `resume`, what is not given is read from the folder. More steps than it has go on from where its seeds stand,
-    to the same bytes as a training of that length; `stau_rl.training.request` says when that is possible.
+    With `resume`, what is not given is read from the folder, and more seeds are added. More steps than it has go on from
+    where its seeds stand, to the same bytes as a training of that length; `stau_rl.training.request` says when that is
+    possible.
 
     Args:
         agent: `reinforce`, `a2c` or `ppo`. Default: `ppo`.
