@@ -12,8 +12,9 @@ from torch import Tensor
 from stau_rl.agents.policy_gradient.environments import Floats, Spaces, env_text
 from stau_rl.agents.policy_gradient.finite import NonFiniteError
 from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor
-from stau_rl.agents.policy_gradient.policy_gradient import FINAL, Agent, keyed_random
+from stau_rl.agents.policy_gradient.policy_gradient import Agent
 from stau_rl.agents.policy_gradient.rollout import evaluate
+from stau_rl.agents.policy_gradient.run_keys import FINAL, keyed_random
 from stau_rl.heads import parse_head
 
 Weights = dict[str, Tensor]
@@ -36,7 +37,7 @@ def policy_spec(agent: Agent) -> dict[str, Any]:
 
 def policy_weights(agent: Agent) -> Weights:
     """A copy of an agent's weights: actor, critic, and what the head has learned."""
-    return {name: tensor.detach().clone() for name, tensor in agent.network.state_dict().items()}
+    return {name: tensor.detach().cpu().clone() for name, tensor in agent.network.state_dict().items()}
 
 
 class Policy:

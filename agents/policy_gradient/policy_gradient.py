@@ -25,11 +25,9 @@ from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor, ent
 from stau_rl.agents.policy_gradient.optimiser import FlatAdam, Remedies
 from stau_rl.agents.policy_gradient.reward_scale import RewardScale
 from stau_rl.agents.policy_gradient.rollout import Rollout, RolloutWorker, evaluate, generalised_advantages
+from stau_rl.agents.policy_gradient.run_keys import CURVE, FINAL, TRAINING, WEIGHTS, keyed_random
 from stau_rl.heads import parse_head
 from stau_rl.machine.report import Report
-
-# Purposes of the Philox keys of a run: (seed, purpose, number).
-WEIGHTS, TRAINING, CURVE, FINAL = range(4)
 
 
 class Batch(NamedTuple):
@@ -60,6 +58,7 @@ class Agent:
     Args:
         settings: of the class `Settings`.
         seed: in [0, 2^64).
+        device: of the networks while they learn; environments and actions stay on the CPU.
 
     Raises:
         ValueError: the environment cannot be made, or its spaces do not fit.
@@ -68,8 +67,8 @@ class Agent:
     name: ClassVar[str]
     Settings: ClassVar[type[AgentSettings]]
 
-    def __init__(self, settings: Any, seed: int) -> None:
-        self.settings, self.seed = settings, seed
+    def __init__(self, settings: Any, seed: int, device: str = "cpu") -> None:
+        self.settings, self.seed, self.device = settings, seed, torch.device(device)
         probe = make_envs(settings.env, 1, settings.env_args)
         self.spaces = Spaces.of(probe, settings.env)
         probe.close()
@@ -82,6 +81,7 @@ class Agent:
             settings.score_offset,
             torch.Generator().manual_seed(int(self.random(WEIGHTS, 0).integers(1 << 62))),
         )
+        self.network.to(self.device)
         apart = list(self.network.module.parameters())
         networks = self.network.actor.parameters(), self.network.critic.parameters()
         self.optimiser = FlatAdam(networks, settings.adam_eps, apart, settings.head_rate)
@@ -118,18 +118,22 @@ class Agent:
         advantages = generalised_advantages(rewards, values, following, rollout.terminated, done, gamma, lam)
         keep = np.flatnonzero(rollout.valid)
         return Batch(
-            torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
-            torch.from_numpy(rollout.actions.ravel()[keep]),
-            torch.from_numpy(advantages.ravel()[keep]),
-            torch.from_numpy((advantages + values).ravel()[keep]),
+            self.tensor(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
+            self.tensor(rollout.actions.ravel()[keep]),
+            self.tensor(advantages.ravel()[keep]),
+            self.tensor((advantages + values).ravel()[keep]),
         )
+
+    def tensor(self, values: NDArray[Any]) -> Tensor:
+        """An array as a tensor where the networks are."""
+        return torch.from_numpy(values).to(self.device)
 
     def values(self, rollout: Rollout) -> tuple[Floats, Floats]:
         """V(s_t) and V of what followed before any reset, float32 [T, N] each."""
         shape = rollout.observations.shape
         rows = np.concatenate([rollout.observations.reshape(-1, shape[-1]), rollout.finals])
         with torch.inference_mode():
-            values = self.network.values(torch.from_numpy(rows)).numpy()
+            values = self.network.values(self.tensor(rows)).cpu().numpy()
         within = values[: shape[0] * shape[1]].reshape(shape[:2])
         return within[:-1], rollout.next_values(within, values[shape[0] * shape[1] :])
 
@@ -209,6 +213,7 @@ class Agent:
             with self._told("training", worker):
                 steps, ended = self.update(worker, random)
                 self._require_finite_parameters()
+            self.actor.follow()
             self.step += steps
             returns += ended
             if report is not None:
@@ -252,6 +257,7 @@ class Agent:
         # A state from before there were statistics is one of a fixed scale.
         if "reward_scale" in state:
             self.scale.load(state["reward_scale"])
+        self.actor.follow()
         self.segment, self.step = state["segment"], state["step"]
         self.remedies.resume(self.step)
         self.curve = [dict(row) for row in state["curve"]]
@@ -276,11 +282,6 @@ class Agent:
             bad = parameter.detach()[~torch.isfinite(parameter)]
             if len(bad):
                 raise NonFiniteError(f"parameter {name}", bad[0].item())
-
-
-def keyed_random(seed: int, purpose: int, number: int) -> np.random.Generator:
-    """The generator of one purpose of the run of a seed."""
-    return np.random.Generator(np.random.Philox(key=np.array([seed, purpose << 32 | number], dtype=np.uint64)))
 
 
 def log_taken(log_policy: Tensor, actions: Tensor) -> Tensor:

@@ -56,6 +56,8 @@ class Train(Resumable):
     """Only list the settings that --set takes, with each agent's default and what they are."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
+    device: OptionalText = None
+    """cpu, cuda, cuda:N or auto: where the networks learn; environments and actions stay on the CPU. Default: cpu."""
     tensorboard: bool = False
     """Also write the curves into the folder for TensorBoard, while seeds are trained (extra tensorboard)."""
     processes: OptionalCount = None
@@ -84,7 +86,7 @@ class Train(Resumable):
         load_plugins(self.plugin)
         folder = self.out if self.resume else None
         given = self._given(folder)
-        request = asked_for(self.agent, given, self.first_seed, self.seeds, folder)
+        request = asked_for(self.agent, given, self.first_seed, self.seeds, folder, self.device)
         out = self.out or Path("runs") / time.strftime("train-%Y%m%d-%H%M%S")
         started = time.perf_counter()
         label = f"{request.agent} {request.settings.env}"
@@ -100,6 +102,7 @@ class Train(Resumable):
                 resume=self.resume,
                 plugins=self.plugin,
                 tensorboard=self.tensorboard,
+                device=self.device,
                 report=lambda what, done, total: bar(done),
             )
         console = wide_console()

@@ -1,9 +1,9 @@
 """What a training is asked for: what was given, then what its folder has, then the defaults; and whether it goes on.
 
-A training goes on to more steps exactly or not at all, and to more seeds always. With more steps its curve's points stay
-where they are and more are added, so that it becomes, byte for byte, the training of as many steps and points. That
-holds where nothing in the training depends on the number of its steps, and so not with `anneal`, whose learning rate
-falls to 0 at the last one.
+A training goes on to more steps exactly or not at all, and to more seeds always. With more steps its curve's points
+stay where they are and more are added, so that it becomes, byte for byte, the training of as many steps and points.
+That holds where nothing in the training depends on the number of its steps, and so not with `anneal`, whose learning
+rate falls to 0 at the last one.
 """
 
 import json
@@ -15,6 +15,9 @@ from typing import Any
 from stau_rl.agents.policy_gradient import agent_class
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
 from stau_rl.files.identity import first_difference, identity
+from stau_rl.heads import parse_head
+from stau_rl.kernels.engines import find_device
+from stau_rl.plugin.plugin_head import head_hashes
 
 MOST_SEEDS = 1_000_000
 SETTINGS = "settings.json"
@@ -30,12 +33,25 @@ class Request:
         settings: all of its settings.
         first_seed: the first of the seeds.
         seeds: how many.
+        device: that learns: `cpu`, `cuda` or `cuda:N`.
     """
 
     agent: str
     settings: AgentSettings
     first_seed: int
     seeds: int
+    device: str = "cpu"
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What decides the numbers, JSON-able; a processor is not named, nor which of several GPUs it is."""
+        seeds = [self.first_seed + number for number in range(self.seeds)]
+        spec: dict[str, Any] = {"agent": self.agent, "settings": self.settings.as_dict(), "seeds": seeds}
+        if self.device != "cpu":
+            spec["device"] = self.device.partition(":")[0]
+        if hashes := head_hashes([parse_head(self.settings.head)]):
+            spec["plugins"] = hashes
+        return spec
 
 
 def kept_spec(folder: Path) -> dict[str, Any] | None:
@@ -62,6 +78,7 @@ def asked_for(
     first_seed: int | None,
     seeds: int | None,
     folder: Path | None = None,
+    device: str | None = None,
 ) -> Request:
     """The training that is asked for.
 
@@ -71,6 +88,7 @@ def asked_for(
         first_seed: the first seed; None is what the folder has, else 0.
         seeds: how many; None is what the folder has, else 1.
         folder: of the training to go on with; None for a new one.
+        device: that learns: `cpu`, `cuda`, `cuda:N` or `auto`; None is what the folder has, else `cpu`.
 
     Raises:
         ValueError: an argument is out of range, or the folder's training cannot go on to as many steps.
@@ -92,7 +110,8 @@ def asked_for(
         raise ValueError(f"seeds must be below 2^64, got {first_seed} + {seeds - 1}")
     if kept and folder is not None and kept["agent"] == agent:
         settings = _lengthened(settings, kept["settings"], folder)
-    return Request(agent, settings, first_seed, seeds)
+    device = find_device(device or (kept.get("device", "cpu") if kept else "cpu"))
+    return Request(agent, settings, first_seed, seeds, device)
 
 
 def _lengthened(settings: AgentSettings, kept: Mapping[str, Any], folder: Path) -> AgentSettings:

@@ -27,17 +27,19 @@ class RunSpec:
         agent: name of the agent.
         settings: its settings, by name, JSON-able.
         seed: in [0, 2^64).
+        device: that learns.
     """
 
     agent: str
     settings: dict[str, Any]
     seed: int
+    device: str = "cpu"
 
     def make(self) -> Any:
         """The agent, before its first step; a ValueError for illegal settings."""
         kind: Any = agent_class(self.agent)
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.settings.items()}
-        return kind(kind.Settings(**values), self.seed)
+        return kind(kind.Settings(**values), self.seed, self.device)
 
 
 Played = tuple[dict[str, Any], float]
@@ -107,9 +109,9 @@ def write_tensors(path: Path, value: Any) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Any] | None:
-    """What `write_tensors` wrote, no code in it run; None where there is nothing or it is damaged."""
+    """What `write_tensors` wrote, on the CPU, no code in it run; None where there is nothing or it is damaged."""
     try:
-        found = torch.load(io.BytesIO(path.read_bytes()), weights_only=True)
+        found = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
     except (FileNotFoundError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError):
         return None
     return found if isinstance(found, dict) else None

@@ -8,11 +8,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from stau_rl.agents.policy_gradient.agent_settings import AgentSettings
-from stau_rl.heads import parse_head
 from stau_rl.machine.pool import require_guard
 from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores
-from stau_rl.plugin.plugin_head import head_hashes
 from stau_rl.training.board import BOARD, require_board
 from stau_rl.training.folder import TrainFolder
 from stau_rl.training.policies import Policies, about_policies, policy_file, write_about
@@ -35,6 +33,7 @@ def train(
     resume: bool = False,
     plugins: Sequence[str | Path] = (),
     tensorboard: bool = False,
+    device: str | None = None,
     report: Report | None = None,
 ) -> TrainResult:
     """Train a policy-gradient agent on several seeds.
@@ -42,9 +41,9 @@ def train(
     Seeds are trained in worker processes of one thread each. Workers read the main script anew, so a script needs the
     guard `if __name__ == "__main__":`.
 
-    With `resume`, what is not given is read from the folder, and more seeds are added. More steps than it has go on from
-    where its seeds stand, to the same bytes as a training of that length; `stau_rl.training.request` says when that is
-    possible.
+    With `resume`, what is not given is read from the folder, and more seeds are added. More steps than it has go on
+    from where its seeds stand, to the same bytes as a training of that length; `stau_rl.training.request` says when
+    that is possible.
 
     Args:
         agent: `reinforce`, `a2c` or `ppo`. Default: `ppo`.
@@ -56,6 +55,8 @@ def train(
         resume: keep what the folder holds and go on, to more steps if they are given.
         plugins: files of heads that every worker loads.
         tensorboard: write the learning curves into `out` for TensorBoard too, while seeds are trained.
+        device: that learns, `cpu`, `cuda`, `cuda:N` or `auto`, a GPU where there is one; environments and actions stay
+            on the CPU. Numbers differ between the two by rounding. Default: `cpu`.
         report: called now and then with what is trained, the environment steps done over all seeds, and all of them.
 
     Returns:
@@ -80,14 +81,12 @@ def train(
         if out is None:
             raise ValueError("tensorboard needs out, the folder of the training")
         require_board()
-    request = asked_for(agent, settings, first_seed, seeds, Path(out) if resume and out is not None else None)
-    agent, settings, seeds = request.agent, request.settings, request.seeds
-    runs = [RunSpec(agent, settings.as_dict(), request.first_seed + number) for number in range(seeds)]
+    folder_there = Path(out) if resume and out is not None else None
+    request = asked_for(agent, settings, first_seed, seeds, folder_there, device)
+    settings, seeds, spec = request.settings, request.seeds, request.spec
+    runs = [RunSpec(request.agent, settings.as_dict(), seed, request.device) for seed in spec["seeds"]]
     # Mistakes in the environment or the head show here, before anything is written.
     about = about_policies(runs[0].make())
-    spec: dict[str, Any] = {"agent": agent, "settings": settings.as_dict(), "seeds": [run.seed for run in runs]}
-    if hashes := head_hashes([parse_head(settings.head)]):
-        spec["plugins"] = hashes
     with ExitStack() as stack:
         path = stack.enter_context(TemporaryDirectory()) if out is None else out
         folder = stack.enter_context(TrainFolder(path, spec, resume))

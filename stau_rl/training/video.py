@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.agents.policy_gradient.policy import Policy
-from stau_rl.agents.policy_gradient.policy_gradient import FINAL, keyed_random
+from stau_rl.agents.policy_gradient.run_keys import FINAL, keyed_random
 from stau_rl.files.whole import whole_file
 
 FRAMES_PER_SECOND = 30
