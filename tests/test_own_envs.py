@@ -25,6 +25,8 @@ for text in ("points=1", "hidden=4", "curve_episodes=1", "episodes=2"):
 @pytest.fixture(autouse=True)
 def inline(monkeypatch):
     monkeypatch.setattr(train_module, "RunPool", InlinePool)
+    # Half of a short training's time is its figure.
+    monkeypatch.setattr("stau_rl.training.result.save_curves", lambda *_: None)
 
 
 def test_arguments_are_json_or_text(tmp_path):

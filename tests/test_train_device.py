@@ -21,6 +21,8 @@ LEARNS = {"head": "s_tau(tau=2)", "learn": ["tau"], "head_warmup": 120, "target_
 @pytest.fixture(autouse=True)
 def inline(monkeypatch):
     monkeypatch.setattr(train_module, "RunPool", InlinePool)
+    # Half of a short training's time is its figure.
+    monkeypatch.setattr("stau_rl.training.result.save_curves", lambda *_: None)
 
 
 def settings_of(name, **given):

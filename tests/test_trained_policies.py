@@ -29,6 +29,8 @@ CORRIDOR = {"env": "own_envs:Corridor-v0", "env_args": {"length": 3, "first": 5}
 @pytest.fixture(autouse=True)
 def inline(monkeypatch):
     monkeypatch.setattr(train_module, "RunPool", InlinePool)
+    # Half of a short training's time is its figure.
+    monkeypatch.setattr("stau_rl.training.result.save_curves", lambda *_: None)
 
 
 @pytest.fixture
