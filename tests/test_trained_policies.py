@@ -79,6 +79,13 @@ def test_its_evaluation_is_the_trainings_own(name, tmp_path):
         result.policy(2)
 
 
+def test_a_number_that_is_not_finite_is_told_where(tmp_path, monkeypatch):
+    result = train("a2c", {**SHORT, **CORRIDOR}, 1, first_seed=2)
+    monkeypatch.setattr("own_envs.Corridor.step", lambda self, action: (0, np.inf, True, False, {}))
+    with pytest.raises(ValueError, match=r"^evaluation stopped: reward inf in env 'own_envs.* \(a2c, seed 2\)"):
+        result.policy(2).evaluate(3)
+
+
 def test_files_are_plain_tensors_and_equal_bytes(folder, tmp_path):
     stau_rl.TrainResult.load(folder).save(tmp_path / "copy")
     train("a2c", {**SHORT, "head": "s_tau(tau=2)", "learn": ["tau"], "head_rate": 5.0}, 2, tmp_path / "again")

@@ -149,7 +149,10 @@ class Policy:
         if episodes < 1:
             raise ValueError(f"episodes must be at least 1, got {episodes!r}")
         random = keyed_random(self.seed, FINAL, number)
-        return evaluate(self._actor, self.env, episodes, random, deterministic=greedy, env_args=self.env_args)
+        try:
+            return evaluate(self._actor, self.env, episodes, random, deterministic=greedy, env_args=self.env_args)
+        except NonFiniteError as error:
+            raise error.at(self.env, 0, f"{self.about['agent']}, seed {self.seed}", "evaluation") from None
 
     def _rows(self, observation: Any) -> tuple[Floats, bool]:
         """Observations as rows, and whether it is one alone."""
