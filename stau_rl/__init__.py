@@ -14,6 +14,7 @@ Measure
 - `PlateauResult`: updates until each head is there, with table, figure and files.
 - `train`: train a policy-gradient agent with any head on several seeds; gives a `TrainResult`.
 - `TrainResult`: learning curves and scores of every seed, with table, figure and files.
+- `load_policy`: a trained policy from the folder of a training, which acts.
 - `run_rl_study`: heads x tasks x seeds, each head tuned on an equal grid; gives an `RLStudyResult`.
 - `RLStudyResult`: scores of every head on every task, with table, figure and files.
 - `run_probe`: train attention heads and ask them for recall, silence and length; gives a `ProbeResult`.
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from stau_rl.spec.schedule import Schedule
     from stau_rl.study.play import run_study
     from stau_rl.study.result import StudyResult
+    from stau_rl.training.policies import load_policy
     from stau_rl.training.result import TrainResult
     from stau_rl.training.train import train
 
@@ -101,6 +103,7 @@ _LAZY = {
     "PlateauResult": "stau_rl.plateau.result",
     "train": "stau_rl.training.train",
     "TrainResult": "stau_rl.training.result",
+    "load_policy": "stau_rl.training.policies",
     "run_rl_study": "stau_rl.rl_study.play",
     "RLStudyResult": "stau_rl.rl_study.result",
     "run_probe": "stau_rl.probe.run",

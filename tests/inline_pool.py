@@ -15,11 +15,11 @@ class InlinePool:
     def __init__(self, processes, slots=0, plugins=(), work=""):
         self.steps = 0
 
-    def play(self, run, slot=None, checkpoint=None):
+    def play(self, run, slot=None, checkpoint=None, **kept):
         self.runs.append(run)
         future = Future()
         try:
-            future.set_result(play_run(run, checkpoint, self._count))
+            future.set_result(play_run(run, checkpoint, self._count, **kept))
         except NonFiniteError as error:
             future.set_exception(error)
         return future

@@ -357,7 +357,7 @@ def test_help_says_once_what_holds_where_an_option_is_left_out(
         main([command, "--help"])
     printed = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "None" not in printed
-    assert "--out PATH" in printed or command in ("heads", "calibrate", "problems", "speed")
+    assert "--out PATH" in printed or command in ("heads", "calibrate", "evaluate", "problems", "speed")
 
 
 def test_help_names_every_score(capsys: pytest.CaptureFixture[str]) -> None:
@@ -375,7 +375,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     # A line each, in the order in which a newcomer needs them.
     order = (
         *("regret", "problems", "study", "heads", "calibrate", "analyse"),
-        *("train", "rl-study", "plateau", "probe", "speed"),
+        *("train", "evaluate", "rl-study", "plateau", "probe", "speed"),
     )
     assert re.findall(r"^    ([a-z]\S+)", printed, flags=re.M) == list(order)
     assert "--version" in printed

@@ -184,7 +184,7 @@ def test_settings_of_agents_have_their_defaults(made: dict[str, str]) -> None:
     assert rows["normalise"] == ["true", "false", "true"]
     # What --set refuses, because it is an option, is not in the table; all the rest is.
     settings = {field.name for agent in AGENTS.values() for field in fields(agent.Settings)}
-    assert set(rows) == settings - {"env", "head", "steps"}
+    assert set(rows) == settings - {"env", "env_args", "head", "steps"}
     for agent, column in (("reinforce", 0), ("a2c", 1), ("ppo", 2)):
         texts = {name: row[column] for name, row in rows.items() if row[column] not in ("-", "nothing")}
         assert AGENTS[agent].Settings.from_texts(texts | {"head_rate": "0.1"}) == AGENTS[agent].Settings()

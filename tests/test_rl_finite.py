@@ -171,7 +171,7 @@ def test_what_was_finished_is_kept(inline, tmp_path):
     settings = {**SHORT, "env": "breaks-v0", "rollout": 5}
     with pytest.raises(NonFiniteError, match=r"reward nan .* \(a2c, seed 1\)"):
         train("a2c", settings, 2, tmp_path / "run")
-    assert sorted(path.name for path in (tmp_path / "run" / "seeds").iterdir()) == ["seed-0.json", "seed-1.pt"]
+    assert {path.name for path in (tmp_path / "run" / "seeds").iterdir()} == {"seed-0.json", "seed-0.pt", "seed-1.pt"}
     assert json.loads((tmp_path / "run" / "seeds" / "seed-0.json").read_text())["sampled"] == 10.0
     assert torch.load(tmp_path / "run" / "seeds" / "seed-1.pt", weights_only=True)["segment"] >= 1
 

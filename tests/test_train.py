@@ -32,7 +32,9 @@ def inline(monkeypatch):
 def test_a_training_leaves_curves_scores_and_a_figure(inline, tmp_path):
     reports = []
     scores = train("ppo", SETTINGS, 2, tmp_path / "run", first_seed=3, report=lambda *now: reports.append(now)).table()
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted((*FILES, "seeds", "timing.json"))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted(
+        (*FILES, "policies", "seeds", "timing.json")
+    )
     curves = pd.read_csv(tmp_path / "run" / "curves.csv")
     assert list(curves["seed"]) == [3] * 4 + [4] * 4
     assert (curves.groupby("seed")["step"].max() >= 800).all()
@@ -69,8 +71,9 @@ def test_a_stopped_training_resumes_to_the_same_bytes(inline, tmp_path, monkeypa
     for name in FILES:
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
     # A finished training is only read.
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped" / "seeds").iterdir()}
     train("ppo", SETTINGS, 2, tmp_path / "stopped", resume=True)
-    assert not list((tmp_path / "stopped" / "seeds").glob("*.pt"))
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped" / "seeds").iterdir()} == before
 
 
 LEARNING = replace(SETTINGS, head="s_tau(tau=2)", learn=("tau",), head_rate=1.0)

@@ -1,12 +1,16 @@
 """Settings that every policy-gradient agent has; each agent's own file adds its own."""
 
 import dataclasses
+import json
 import math
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, get_args
 
 from stau_rl.heads import parse_head
 
+# Arguments of `gymnasium.make_vec` itself.
+NO_ARGUMENTS = ("id", "num_envs", "vectorization_mode", "vector_kwargs", "wrappers")
 HEAD_RATE, TARGET_ENTROPY_RATE = 0.1, 0.1
 WIDEST = 16_384
 
@@ -17,6 +21,8 @@ class AgentSettings:
 
     env: str = "CartPole-v1"
     """Gymnasium id with discrete actions; `module:id` imports a module first."""
+    env_args: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Arguments of the environment by name, each a number, a text, true, false or another JSON value."""
     head: str = "softmax(beta=1)"
     """Text of the head that turns the action scores into probabilities."""
     learn: tuple[str, ...] = ()
@@ -40,9 +46,10 @@ class AgentSettings:
     """Copies of the environment that are stepped together."""
     gamma: float = 0.99
     """Discount factor per step."""
-    reward_scale: float = 0.05
-    """Factor on the rewards that are learned from; scores keep the environment's unit. Values of size 1 are learned in
-    fewer steps than values of size 100, which a network reaches only by many steps of the learning rate's size."""
+    reward_scale: float | Literal["return"] = "return"
+    """Scale of the rewards that are learned from; scores keep the environment's unit. `return`: divided by the running
+    standard deviation of the discounted return, as is usual; a number: multiplied by it. Values of size 1 are learned
+    in fewer steps than values of size 100, which a network reaches only by many steps of the learning rate's size."""
     learning_rate: float = 1e-3
     """Adam's learning rate at the start."""
     anneal: bool = True
@@ -75,10 +82,14 @@ class AgentSettings:
             ValueError: naming the setting, its value and what is accepted.
         """
         parse_head(self.head)
+        self._check_env_args()
         whole = {"steps": 1, "envs": 1, "points": 1, "curve_episodes": 0, "episodes": 1}
         for name, least in whole.items():
             self.require(name, getattr(self, name) >= least, f"at least {least}")
-        positive = ("reward_scale", "head_rate", "target_entropy_rate", "learning_rate", "adam_eps", "max_grad_norm")
+        scale = self.reward_scale
+        good = scale == "return" if isinstance(scale, str) else 0 < scale < math.inf
+        self.require("reward_scale", good, "return, or a positive and finite number")
+        positive = ("head_rate", "target_entropy_rate", "learning_rate", "adam_eps", "max_grad_norm")
         for name in positive:
             self.require(name, 0 < getattr(self, name) < math.inf, "positive and finite")
         for name in ("entropy", "value"):
@@ -93,6 +104,15 @@ class AgentSettings:
         """Raise a ValueError that names a setting unless it is good."""
         if not good:
             raise ValueError(f"{name} must be {accepted}, got {getattr(self, name)!r}")
+
+    def _check_env_args(self) -> None:
+        try:
+            plain = json.loads(json.dumps(dict(self.env_args), allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"env_args must be JSON values by name, got {self.env_args!r}: {error}") from None
+        for name in plain:
+            if not name.isidentifier() or name in NO_ARGUMENTS:
+                raise ValueError(f"env_args: {name!r} is no name of an environment's argument")
 
     def _check_remedies(self) -> None:
         self.require("head_warmup", 0 <= self.head_warmup < self.steps, f"at least 0 and below steps={self.steps}")
@@ -128,29 +148,43 @@ class AgentSettings:
     def as_dict(self) -> dict[str, Any]:
         """The settings as JSON-able values, by name.
 
-        Remedies that are off are left out: a folder from before there were any still holds the same training.
+        Remedies that are off and arguments that there are none of are left out: a folder from before there were any
+        still holds the same training.
         """
-        off = [] if self.head_warmup else ["head_warmup"]
+        off = [] if self.env_args else ["env_args"]
+        off += [] if self.head_warmup else ["head_warmup"]
         off += [] if self.target_entropy else ["target_entropy", "target_entropy_rate"]
         values = {name: v for name, v in dataclasses.asdict(self).items() if name not in off}
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @classmethod
-    def from_texts(cls, texts: dict[str, str], **given: Any) -> Self:
+    def from_texts(cls, texts: Mapping[str, str], **given: Any) -> Self:
         """Settings from texts such as {"learning_rate": "1e-3"}, as a command line gives them.
 
         Args:
             texts: by name; numbers, true or false, words, or widths or names joined by commas.
-            **given: further settings, as values.
+            **given: further settings, as values; lists stand for tuples.
 
         Raises:
             ValueError: an unknown name, a text of another kind than the setting, or an illegal value.
         """
+        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+        return cls(**cls.read_texts(texts), **cls.known(plain))
+
+    @classmethod
+    def read_texts(cls, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Settings as values, from texts as in `from_texts`."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
-        unknown = [name for name in (*texts, *given) if name not in fields]
+        return {name: _read(fields[name], text) for name, text in cls.known(texts).items()}
+
+    @classmethod
+    def known(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The same by name; a ValueError names the first that is no setting."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        unknown = [name for name in values if name not in names]
         if unknown:
-            raise ValueError(f"unknown setting {unknown[0]!r} of {cls.__name__}; known: {', '.join(fields)}")
-        return cls(**{name: _read(name, text, fields[name].default) for name, text in texts.items()} | given)
+            raise ValueError(f"unknown setting {unknown[0]!r} of {cls.__name__}; known: {', '.join(names)}")
+        return dict(values)
 
 
 def learned_column(name: str) -> str:
@@ -158,15 +192,27 @@ def learned_column(name: str) -> str:
     return f"learned_{name}"
 
 
-def _read(name: str, text: str, like: Any) -> Any:
-    """A text as a value of the same kind as `like`."""
+def _read(field: "dataclasses.Field[Any]", text: str) -> Any:
+    """A text as a value of the same kind as the setting's default."""
     kinds = {bool: "true or false", int: "a whole number", float: "a number", tuple: "widths such as 64,64"}
+    like: Any = field.default
+    if like is dataclasses.MISSING:
+        raise ValueError(f"{field.name} is given by name and value, got the text {text!r}")
     try:
         if isinstance(like, bool):
             return {"true": True, "false": False}[text.lower()]
         if isinstance(like, tuple):
             parts = tuple(part.strip() for part in text.split(",") if part.strip())
-            return parts if name == "learn" else tuple(map(int, parts))
+            return parts if field.name == "learn" else tuple(map(int, parts))
+        if float in get_args(field.type):
+            return _number_or_word(text)
         return type(like)(text)
     except (KeyError, ValueError):
-        raise ValueError(f"{name} must be {kinds[type(like)]}, got {text!r}") from None
+        raise ValueError(f"{field.name} must be {kinds[type(like)]}, got {text!r}") from None
+
+
+def _number_or_word(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,6 +1,7 @@
 """Actor and critic: two small tanh networks, and a head between the action scores and the policy."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
@@ -83,19 +84,28 @@ def entropies(log_policy: Tensor) -> Tensor:
 class NumpyActor:
     """The actor on numpy arrays: on a rollout's few rows at a time torch's overhead costs more than the arithmetic.
 
-    It sees the network's own memory, so it follows every update without a copy.
+    It sees the memory of a network on the CPU, so it follows every update without a copy; of one elsewhere it has one.
 
     Args:
-        network: the actor-critic; its weights lie on the CPU in float32.
+        network: the actor-critic, in float32.
     """
 
     def __init__(self, network: ActorCritic) -> None:
+        self._followed: ActorCritic | None = None
+        if acts_on_a_copy(network):
+            self._followed, network = network, deepcopy(network).cpu()
+        self._network = network
         linear = [layer for layer in network.actor if isinstance(layer, nn.Linear)]
         self._layers = [(layer.weight.detach().numpy().T, layer.bias.detach().numpy()) for layer in linear]
         # A learned head changes with every update, and is asked anew.
         self._weigh = (
             (lambda scores: _by_torch(network.head, scores)) if network.module.learn else numpy_weights(network.head)
         )
+
+    def follow(self) -> None:
+        """Act as the network is now."""
+        if self._followed is not None:
+            self._network.load_state_dict(self._followed.state_dict())
 
     @np.errstate(over="ignore", invalid="ignore")
     def weights(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -130,6 +140,11 @@ class NumpyActor:
     def best(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
         """The likeliest action of each row, the first of equals."""
         return self.weights(observations).argmax(1)
+
+
+def acts_on_a_copy(network: nn.Module) -> bool:
+    """Whether numpy cannot see a network's memory."""
+    return any(parameter.device.type != "cpu" for parameter in network.parameters())
 
 
 def numpy_weights(head: Head) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:

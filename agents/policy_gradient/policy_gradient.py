@@ -23,12 +23,11 @@ from stau_rl.agents.policy_gradient.environments import Floats, Spaces, make_env
 from stau_rl.agents.policy_gradient.finite import NonFiniteError
 from stau_rl.agents.policy_gradient.networks import ActorCritic, NumpyActor, entropies
 from stau_rl.agents.policy_gradient.optimiser import FlatAdam, Remedies
+from stau_rl.agents.policy_gradient.reward_scale import RewardScale
 from stau_rl.agents.policy_gradient.rollout import Rollout, RolloutWorker, evaluate, generalised_advantages
+from stau_rl.agents.policy_gradient.run_keys import CURVE, FINAL, TRAINING, WEIGHTS, keyed_random
 from stau_rl.heads import parse_head
 from stau_rl.machine.report import Report
-
-# Purposes of the Philox keys of a run: (seed, purpose, number).
-WEIGHTS, TRAINING, CURVE, FINAL = range(4)
 
 
 class Batch(NamedTuple):
@@ -51,13 +50,15 @@ class Agent:
     """A learner with one method of its own, `update`; everything random in it follows from its seed.
 
     A run is `settings.points` segments of equal length. At the start of each, the environments are made anew and the
-    random numbers are those of (seed, segment): so the state between two segments is the networks and the optimiser
-    alone, and a run that is resumed there goes on bit by bit as if it had not stopped, on any environment that
-    follows from its reset's seed. Episodes under way at the end of a segment are cut off and bootstrap.
+    random numbers are those of (seed, segment): so the state between two segments is the networks, the optimiser and
+    the statistics of `RewardScale` alone, and a run that is resumed there goes on bit by bit as if it had not stopped,
+    on any environment that follows from its reset's seed. Episodes under way at the end of a segment are cut off and
+    bootstrap.
 
     Args:
         settings: of the class `Settings`.
         seed: in [0, 2^64).
+        device: of the networks while they learn; environments and actions stay on the CPU.
 
     Raises:
         ValueError: the environment cannot be made, or its spaces do not fit.
@@ -66,9 +67,9 @@ class Agent:
     name: ClassVar[str]
     Settings: ClassVar[type[AgentSettings]]
 
-    def __init__(self, settings: Any, seed: int) -> None:
-        self.settings, self.seed = settings, seed
-        probe = make_envs(settings.env, 1)
+    def __init__(self, settings: Any, seed: int, device: str = "cpu") -> None:
+        self.settings, self.seed, self.device = settings, seed, torch.device(device)
+        probe = make_envs(settings.env, 1, settings.env_args)
         self.spaces = Spaces.of(probe, settings.env)
         probe.close()
         self.network = ActorCritic(
@@ -80,11 +81,13 @@ class Agent:
             settings.score_offset,
             torch.Generator().manual_seed(int(self.random(WEIGHTS, 0).integers(1 << 62))),
         )
+        self.network.to(self.device)
         apart = list(self.network.module.parameters())
         networks = self.network.actor.parameters(), self.network.critic.parameters()
         self.optimiser = FlatAdam(networks, settings.adam_eps, apart, settings.head_rate)
         self.remedies = Remedies(self.network, settings)
         self.actor = NumpyActor(self.network)
+        self.scale = RewardScale(settings.reward_scale, settings.gamma)
         self.segment, self.step = 0, 0
         self.curve: list[dict[str, float]] = []
 
@@ -101,32 +104,36 @@ class Agent:
         raise NotImplementedError
 
     def batch(self, rollout: Rollout, lam: float, *, baseline: bool = True) -> Batch:
-        """The steps of a rollout that count, with rewards times `reward_scale`.
+        """The steps of a rollout that count, with rewards as `reward_scale` has them.
 
         Args:
-            rollout: T steps of N environments.
+            rollout: T steps of N environments; each is to be given once.
             lam: lambda of the advantages, in [0, 1]; with 1 they are the return that followed, less the value.
             baseline: whether values are those of the critic; else they are 0.
         """
         values, following = self.values(rollout) if baseline else (np.zeros_like(rollout.rewards),) * 2
         done = rollout.terminated | rollout.truncated
-        rewards = rollout.rewards * np.float32(self.settings.reward_scale)
+        rewards = self.scale.rewards(rollout)
         gamma = self.settings.gamma
         advantages = generalised_advantages(rewards, values, following, rollout.terminated, done, gamma, lam)
         keep = np.flatnonzero(rollout.valid)
         return Batch(
-            torch.from_numpy(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
-            torch.from_numpy(rollout.actions.ravel()[keep]),
-            torch.from_numpy(advantages.ravel()[keep]),
-            torch.from_numpy((advantages + values).ravel()[keep]),
+            self.tensor(rollout.observations[:-1].reshape(rollout.valid.size, -1)[keep]),
+            self.tensor(rollout.actions.ravel()[keep]),
+            self.tensor(advantages.ravel()[keep]),
+            self.tensor((advantages + values).ravel()[keep]),
         )
+
+    def tensor(self, values: NDArray[Any]) -> Tensor:
+        """An array as a tensor where the networks are."""
+        return torch.from_numpy(values).to(self.device)
 
     def values(self, rollout: Rollout) -> tuple[Floats, Floats]:
         """V(s_t) and V of what followed before any reset, float32 [T, N] each."""
         shape = rollout.observations.shape
         rows = np.concatenate([rollout.observations.reshape(-1, shape[-1]), rollout.finals])
         with torch.inference_mode():
-            values = self.network.values(torch.from_numpy(rows)).numpy()
+            values = self.network.values(self.tensor(rows)).cpu().numpy()
         within = values[: shape[0] * shape[1]].reshape(shape[:2])
         return within[:-1], rollout.next_values(within, values[shape[0] * shape[1] :])
 
@@ -195,16 +202,18 @@ class Agent:
         """
         settings = self.settings
         random = self.random(TRAINING, self.segment)
-        envs = make_envs(settings.env, settings.envs)
+        envs = make_envs(settings.env, settings.envs, settings.env_args)
         until = settings.steps * (self.segment + 1) / settings.points
         returns: list[float] = []
         self.remedies.begin()
+        self.scale.begin()
         with self._told("training"):
             worker = RolloutWorker(envs, self.spaces, int(random.integers(1 << 31)))
         while self.step < until:
             with self._told("training", worker):
                 steps, ended = self.update(worker, random)
                 self._require_finite_parameters()
+            self.actor.follow()
             self.step += steps
             returns += ended
             if report is not None:
@@ -229,12 +238,14 @@ class Agent:
         """
         random = self.random(purpose, number)
         with self._told("evaluation"):
-            return evaluate(self.actor, self.settings.env, episodes, random, deterministic=deterministic)
+            env, args = self.settings.env, self.settings.env_args
+            return evaluate(self.actor, env, episodes, random, deterministic=deterministic, env_args=args)
 
     def state(self) -> dict[str, Any]:
         """Everything that `load` needs, between two segments."""
         return {
             "optimiser": self.optimiser.state(),
+            "reward_scale": self.scale.state(),
             "segment": self.segment,
             "step": self.step,
             "curve": [dict(row) for row in self.curve],
@@ -243,13 +254,17 @@ class Agent:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a `state` of a run of the same settings and seed."""
         self.optimiser.load(state["optimiser"])
+        # A state from before there were statistics is one of a fixed scale.
+        if "reward_scale" in state:
+            self.scale.load(state["reward_scale"])
+        self.actor.follow()
         self.segment, self.step = state["segment"], state["step"]
         self.remedies.resume(self.step)
         self.curve = [dict(row) for row in state["curve"]]
 
     def random(self, purpose: int, number: int) -> np.random.Generator:
         """The generator of one purpose."""
-        return np.random.Generator(np.random.Philox(key=np.array([self.seed, purpose << 32 | number], dtype=np.uint64)))
+        return keyed_random(self.seed, purpose, number)
 
     @contextmanager
     def _told(self, phase: str, worker: RolloutWorker | None = None) -> Iterator[None]:

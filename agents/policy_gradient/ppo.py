@@ -60,7 +60,7 @@ class PPO(Agent):
             old = log_taken(self.network.log_policy(batch.observations), batch.actions)
         count = max(1, round(len(batch.actions) / settings.minibatch))
         for _ in range(settings.epochs):
-            order = torch.from_numpy(random.permutation(len(batch.actions)))
+            order = self.tensor(random.permutation(len(batch.actions)))
             # One gather per pass, and minibatches that are slices of it.
             parts = (part[order].tensor_split(count) for part in (*batch, old))
             for *minibatch, old_part in zip(*parts, strict=True):

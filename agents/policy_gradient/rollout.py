@@ -1,5 +1,6 @@
 """Steps of a vector environment as arrays: rollouts with every end of an episode told, advantages, evaluations."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -221,7 +222,13 @@ def generalised_advantages(
 
 
 def evaluate(
-    actor: NumpyActor, env: str, episodes: int, random: np.random.Generator, *, deterministic: bool
+    actor: NumpyActor,
+    env: str,
+    episodes: int,
+    random: np.random.Generator,
+    *,
+    deterministic: bool,
+    env_args: Mapping[str, Any] | None = None,
 ) -> NDArray[np.float64]:
     """Undiscounted returns of whole episodes.
 
@@ -233,6 +240,7 @@ def evaluate(
         episodes: how many.
         random: gives the environments' seeds and the action uniforms.
         deterministic: take the likeliest action instead of a sample.
+        env_args: the environment's arguments by name.
 
     Returns:
         float64 [episodes].
@@ -242,13 +250,18 @@ def evaluate(
         NonFiniteError: an observation, a reward or the weight of an action is not finite in float32.
     """
     counts = [min(EVALUATED, episodes - first) for first in range(0, episodes, EVALUATED)]
-    return np.concatenate([_evaluate_some(actor, env, count, random, deterministic) for count in counts])
+    return np.concatenate([_evaluate_some(actor, env, env_args, count, random, deterministic) for count in counts])
 
 
 def _evaluate_some(
-    actor: NumpyActor, env: str, episodes: int, random: np.random.Generator, deterministic: bool
+    actor: NumpyActor,
+    env: str,
+    env_args: Mapping[str, Any] | None,
+    episodes: int,
+    random: np.random.Generator,
+    deterministic: bool,
 ) -> NDArray[np.float64]:
-    envs = make_envs(env, episodes)
+    envs = make_envs(env, episodes, env_args)
     spaces = Spaces.of(envs, env)
     observations, _ = envs.reset(seed=int(random.integers(1 << 31)))
     returns = np.zeros(episodes)

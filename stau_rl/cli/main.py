@@ -69,6 +69,7 @@ def _misuse(text: str) -> NoReturn:
 def commands() -> dict[str, Any]:
     """The commands by name, in the order in which a newcomer needs them."""
     from stau_rl.cli.analyse import Analyse
+    from stau_rl.cli.evaluate import Evaluate
     from stau_rl.cli.heads import Calibrate, Heads
     from stau_rl.cli.plateau import Plateau
     from stau_rl.cli.probe import Probe
@@ -87,6 +88,7 @@ def commands() -> dict[str, Any]:
         "calibrate": Calibrate,
         "analyse": Analyse,
         "train": Train,
+        "evaluate": Evaluate,
         "rl-study": RLStudy,
         "plateau": Plateau,
         "probe": Probe,

@@ -18,7 +18,7 @@ import pandas as pd
 from stau_rl.files.finished import FinishedFolder, write_table
 from stau_rl.files.whole import write_json
 from stau_rl.rl_study.runs import Row, StudyRun
-from stau_rl.rl_study.tasks import Family, task_named
+from stau_rl.rl_study.tasks import TASKS, Family, Task
 from stau_rl.training.run import read_result
 
 RUN_FILES, RUNS, CURVES = "runs", "rl_runs.csv", "rl_curves.csv"
@@ -48,12 +48,15 @@ def write_tables(folder: Path, rows: Sequence[Row] | pd.DataFrame, curves: Seque
         write_table(folder / name, pd.DataFrame(table), DIGITS)
 
 
-def unused_runs(folder: Path, rows: pd.DataFrame, families: Sequence[Family], shorter: int) -> int:
+def unused_runs(
+    folder: Path, rows: pd.DataFrame, families: Sequence[Family], shorter: int, tasks: Sequence[Task] = TASKS
+) -> int:
     """How many finished runs a study's folder holds that its rows do not use."""
+    tasks_named = {task.name: task for task in tasks}
     named = {family.name: family for family in families}
     used = {
         StudyRun(
-            task_named(row["task"]),
+            tasks_named[row["task"]],
             named[row["family"]],
             row["head"],
             row["learning_rate"],

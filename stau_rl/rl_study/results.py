@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from stau_rl.rl_study.folder import CURVES, RUNS
-from stau_rl.rl_study.runs import CONTROL
-from stau_rl.rl_study.tasks import task_named
+from stau_rl.rl_study.runs import CONTROL, TUNING
+from stau_rl.rl_study.tasks import TASKS, Task
 from stau_rl.statistics.means import holm
 from stau_rl.statistics.robust import (
     Estimate,
@@ -65,6 +65,18 @@ class RLResults:
         """Names of the families; the first is the reference."""
         return list(dict.fromkeys(self.runs["family"]))
 
+    def task(self, name: str) -> Task:
+        """The task of a name; one's own has from the rows what the grid needs, and no reference score."""
+        known = {task.name: task for task in TASKS}
+        if name in known:
+            return known[name]
+        rows = self.runs[(self.runs["task"] == name) & (self.runs["role"] == TUNING)]
+        if rows.empty:
+            raise ValueError(f"there are no rows of a task {name!r}; there are {', '.join(self.tasks)}")
+        first, rates = rows.iloc[0], rows["learning_rate"]
+        ends = float(rates.min()), float(rates.max())
+        return Task(name, first["agent"], first["env"], int(first["steps"]), ends, floor=math.nan, goal=math.nan)
+
     def evaluation(self, task: str, family: str) -> pd.DataFrame:
         """The evaluation runs of one task and family."""
         runs = self.runs
@@ -81,7 +93,9 @@ class RLResults:
 
     def normalised(self, task: str, family: str) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Sampled scores on a scale where the random policy has 0 and the task's reference score 1."""
-        known = task_named(task)
+        known = self.task(task)
+        if math.isnan(known.goal):
+            raise ValueError(f"task {task!r} has no reference score, so its scores are not normalised")
         return (self.evaluation(task, family)["sampled"].to_numpy(np.float64) - known.floor) / (
             known.goal - known.floor
         )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from stau_rl.plugin.plugin_head import head_hashes
 from stau_rl.rl_study.tasks import Family, Task, has_control, points, settings
 from stau_rl.training.run import RunSpec
 
-CONTROL = "control"
+TUNING, CONTROL = "tuning", "control"
 Row = dict[str, Any]
 
 
@@ -55,7 +56,9 @@ class StudyRun:
         if hashes := head_hashes([parse_head(self.head)]):
             decides["plugins"] = hashes
         text = json.dumps(identity(decides), sort_keys=True)
-        return f"{self.task.name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+        # A task of one's own is called after its environment, `stau_rl:stau_rl/BernoulliBandit-v0` say.
+        name = re.sub(r"[^\w.-]+", "_", self.task.name)
+        return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
 
 
 def tuning_runs(task: Task, family: Family, seeds: int, shorter: int) -> list[StudyRun]:
@@ -96,7 +99,7 @@ def row_of(run: StudyRun, kept: dict[str, Any]) -> Row:
     return {
         "task": run.task.name,
         "agent": run.task.agent,
-        "env": run.task.env,
+        "env": run.task.place,
         "steps": kept["settings"]["steps"],
         "family": run.family.name,
         "head": run.head,

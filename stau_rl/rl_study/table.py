@@ -2,7 +2,7 @@
 
 from stau_rl.rl_study.plan import text_table
 from stau_rl.rl_study.results import RLResults, interval_text
-from stau_rl.rl_study.tasks import parse_family, stars, task_named
+from stau_rl.rl_study.tasks import parse_family, stars
 from stau_rl.statistics.robust import interquartile_mean
 
 NONE = "-"
@@ -16,7 +16,7 @@ def printed(results: RLResults) -> str:
         for family in results.families:
             cell = task, family
             head, rate = results.tuned(*cell)
-            head_end, rate_end = stars(task_named(task), parse_family(family), head, rate)
+            head_end, rate_end = stars(results.task(task), parse_family(family), head, rate)
             offset = parse_family(family).offset
             rows.append(
                 {

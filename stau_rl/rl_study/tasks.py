@@ -1,19 +1,27 @@
 """What the study of heads in reinforcement learning compares: tasks, families of heads, and grids."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from stau_rl.agents.policy_gradient import agent_class
+from stau_rl.agents.policy_gradient.environments import env_text
 from stau_rl.heads import parse_head
 from stau_rl.spec.grammar import show, suggest
 
 SLOPES = (0.75, 1.5, 3.0)
 RATES = 4
 BLANK = "{x}"
+OWN_STEPS = 200_000
+SET_BY_THE_STUDY = (
+    *("env", "env_args", "head", "steps", "learning_rate"),
+    *("score_offset", "curve_episodes", "episodes", "points"),
+)
+# The committed rows were played with it; the agents' own default came later.
+SCALED: dict[str, Any] = {"reward_scale": 0.05}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +36,8 @@ class Task:
         rates: smallest and largest learning rate of the grid.
         settings: the agent's other settings that differ from their defaults.
         seconds: what a run took on one core of a 2020s server, for estimates.
-        floor: mean return of the uniformly random policy, for normalised scores.
-        goal: the return that the reference score asks for.
+        floor: mean return of the uniformly random policy, for normalised scores; nan where it is not known.
+        goal: the return that the reference score asks for; nan where there is none.
     """
 
     name: str
@@ -42,19 +50,25 @@ class Task:
     floor: float = 0.0
     goal: float = 1.0
 
+    @property
+    def place(self) -> str:
+        """The environment with its arguments, for tables."""
+        return env_text(self.env, self.settings.get("env_args", {}))
+
 
 TASKS = (
-    Task("ppo-cartpole", "ppo", "CartPole-v1", 500_000, (3e-4, 3e-3), {}, 15, 22, 490),
-    Task("ppo-acrobot", "ppo", "Acrobot-v1", 500_000, (3e-4, 3e-3), {}, 33, -499, -87),
-    Task("a2c-cartpole", "a2c", "CartPole-v1", 500_000, (5e-4, 5e-3), {"rollout": 16}, 12, 22, 490),
-    Task("reinforce-cartpole", "reinforce", "CartPole-v1", 200_000, (1e-3, 2e-2), {"envs": 2}, 8, 22, 470),
+    Task("ppo-cartpole", "ppo", "CartPole-v1", 500_000, (3e-4, 3e-3), SCALED, 15, 22, 490),
+    Task("ppo-acrobot", "ppo", "Acrobot-v1", 500_000, (3e-4, 3e-3), SCALED, 33, -499, -87),
+    Task("a2c-cartpole", "a2c", "CartPole-v1", 500_000, (5e-4, 5e-3), SCALED | {"rollout": 16}, 12, 22, 490),
+    Task("reinforce-cartpole", "reinforce", "CartPole-v1", 200_000, (1e-3, 2e-2), SCALED | {"envs": 2}, 8, 22, 470),
     Task(
         "ppo-lunarlander",
         "ppo",
         "LunarLander-v3",
         300_000,
         (3e-4, 2e-3),
-        {
+        SCALED
+        | {
             "rollout": 256,
             "epochs": 8,
             "minibatch": 64,
@@ -128,6 +142,43 @@ def distinct(families: Sequence[Family]) -> tuple[Family, ...]:
     return once
 
 
+def own_task(
+    env: str,
+    agent: str = "ppo",
+    steps: int = OWN_STEPS,
+    rates: tuple[float, float] | None = None,
+    env_args: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> Task:
+    """A task of one's own: an agent on any environment that it can play.
+
+    Args:
+        env: Gymnasium id, or `module:id`.
+        agent: name of the agent.
+        steps: environment steps of every run.
+        rates: smallest and largest learning rate of the grid; None is what the agent has on CartPole.
+        env_args: the environment's arguments by name.
+        **settings: of the agent, that differ from their defaults.
+
+    Raises:
+        ValueError: an unknown agent or setting, one that the study itself sets, or bad rates or steps.
+    """
+    kind: Any = agent_class(agent).Settings
+    fixed = [name for name in kind.known(settings) if name in SET_BY_THE_STUDY]
+    if fixed:
+        raise ValueError(f"{fixed[0]} is what the study itself sets")
+    low, high = rates or next(task.rates for task in TASKS if task.agent == agent)
+    if not 0 < low < high < math.inf:
+        raise ValueError(f"rates must be two positive numbers, the smaller first, got {low:g} and {high:g}")
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    given = {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+    given |= {"env_args": dict(env_args)} if env_args else {}
+    name = f"{agent}-{env_text(env, env_args or {})}"
+    seconds = TASKS[0].seconds * steps / TASKS[0].steps
+    return Task(name, agent, env, steps, (low, high), given, seconds, math.nan, math.nan)
+
+
 def task_named(name: str) -> Task:
     """The task called `name`; a ValueError names the nearest if there is none."""
     known = {task.name: task for task in TASKS}
@@ -171,5 +222,5 @@ def settings(task: Task, family: Family, head: str, rate: float, shorter: int = 
         curve_episodes=0,
         episodes=max(2, 100 // shorter),
         points=max(2, 20 // shorter),
-        **task.settings,
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in task.settings.items()},
     ).as_dict()

@@ -28,6 +28,7 @@ def our_ppo(steps: int, head: str = "softmax(beta=1)") -> float:
         head=head,
         steps=steps,
         envs=ENVS,
+        reward_scale=1.0,
         hidden=WIDTHS,
         rollout=ROLLOUT,
         epochs=EPOCHS,

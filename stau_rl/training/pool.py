@@ -27,9 +27,11 @@ class RunPool(WorkerPool):
         self._steps: Any = multiprocessing.get_context("spawn").Array("q", max(slots, 1), lock=False)
         super().__init__(processes, _begin, (self._steps, plugins), work)
 
-    def play(self, run: RunSpec, slot: int | None = None, checkpoint: Path | None = None) -> "Future[Played]":
-        """Play a run, its steps counted in a slot if one is given; the future gives what `play_run` returns."""
-        return self.submit(_play, run, slot, checkpoint)
+    def play(
+        self, run: RunSpec, slot: int | None = None, checkpoint: Path | None = None, **kept: Path | None
+    ) -> "Future[Played]":
+        """Play a run, its steps counted in a slot if one is given; the rest is as of `play_run`."""
+        return self.submit(_play, run, slot, checkpoint, kept)
 
     @property
     def steps(self) -> int:
@@ -44,9 +46,9 @@ def _begin(steps: Any, plugins: tuple[Path, ...]) -> None:
     load_plugins(plugins)
 
 
-def _play(run: RunSpec, slot: int | None, checkpoint: Path | None) -> Played:
+def _play(run: RunSpec, slot: int | None, checkpoint: Path | None, kept: dict[str, Path | None]) -> Played:
     def count(what: str, done: int, total: int) -> None:
         if slot is not None:
             _steps[slot] = done
 
-    return play_run(run, checkpoint, count)
+    return play_run(run, checkpoint, count, **kept)

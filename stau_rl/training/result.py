@@ -1,6 +1,5 @@
 """The outcome of a training: final scores and learning curves of every seed, with a figure and files."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -10,9 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from stau_rl.agents.policy_gradient.agent_settings import learned_column
+from stau_rl.agents.policy_gradient.environments import env_text
+from stau_rl.agents.policy_gradient.policy import Policy
 from stau_rl.files.whole import whole_file
-from stau_rl.training.folder import CURVES, FIGURE, SCORES, SETTINGS, TrainFolder
+from stau_rl.training.folder import CURVES, FIGURE, SCORES, TrainFolder
 from stau_rl.training.plot import plot_curves, save_curves
+from stau_rl.training.policies import Policies
+from stau_rl.training.request import kept_spec
 from stau_rl.training.run import RunSpec
 
 
@@ -23,6 +26,7 @@ class TrainResult:
     Attributes:
         spec: agent, settings and seeds, JSON-able.
         runs: what `stau_rl.training.run.play_run` gives for every seed.
+        policies: the trained policies; None for a training from before they were kept.
 
     Examples:
         >>> result = TrainResult.load("runs/ppo")                   # doctest: +SKIP
@@ -32,24 +36,32 @@ class TrainResult:
 
     spec: dict[str, Any]
     runs: list[dict[str, Any]]
+    policies: Policies | None = None
 
     def __repr__(self) -> str:
         """A line about the training; `table` and `curves` have the numbers."""
-        settings = self.spec["settings"]
-        return f"TrainResult({self.title}, {settings['head']}, {len(self.runs)} seeds of {settings['steps']} steps)"
+        steps = self.spec["settings"]["steps"]
+        return f"TrainResult({self._about}, {len(self.runs)} seeds of {steps} steps)"
 
     def __str__(self) -> str:
         """Scores as the command line prints them."""
         settings = self.spec["settings"]
         digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(self._learned, 3)}
         shown = self.table()[["seed", *digits]].round(digits).to_string(index=False)
-        about = f"{self.title}, {settings['head']}"
-        return f"Mean return of {settings['episodes']} episodes after training, {about}:\n{shown}"
+        return f"Mean return of {settings['episodes']} episodes after training, {self._about}:\n{shown}"
 
     @property
     def title(self) -> str:
         """Agent and environment."""
-        return f"{self.spec['agent']} on {self.spec['settings']['env']}"
+        return f"{self.spec['agent']} on {self._env}"
+
+    @property
+    def _about(self) -> str:
+        return f"{self.title}, {self.spec['settings']['head']}"
+
+    @property
+    def _env(self) -> str:
+        return env_text(self.spec["settings"]["env"], self.spec["settings"].get("env_args", {}))
 
     @property
     def _learned(self) -> list[str]:
@@ -64,8 +76,8 @@ class TrainResult:
             `learned_NAME` for every parameter that the head learns.
         """
         scores = pd.DataFrame([{k: v for k, v in run.items() if k not in ("curve", "settings")} for run in self.runs])
-        scores.insert(1, "env", [run["settings"]["env"] for run in self.runs])
-        scores.insert(2, "head", [run["settings"]["head"] for run in self.runs])
+        scores.insert(1, "env", self._env)
+        scores.insert(2, "head", self.spec["settings"]["head"])
         curves = self.curves()
         for column in self._learned:
             scores[column] = curves.groupby("seed", sort=False)[column].nth(-1).to_numpy()
@@ -83,14 +95,24 @@ class TrainResult:
         table = table.reindex(columns=[*table.columns.drop(extra, errors="ignore"), *extra])
         return table.astype(dict.fromkeys(["train_return", "sampled_return", *extra], "float64"))
 
+    def policy(self, seed: int = 0) -> Policy:
+        """The trained policy of a seed, which acts and is evaluated.
+
+        Raises:
+            ValueError: none was kept of that seed.
+        """
+        if self.policies is None:
+            raise ValueError("this training is from before policies were kept; train anew")
+        return self.policies.policy(seed)
+
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean return of the training episodes against the step: a thin line per seed, a thick one for their mean.
+        """Mean return of the training episodes against the step: a thin line per seed, their median and middle half.
 
         Args:
             ax: where to draw; a figure of its own by default.
         """
         ax = ax or Figure(layout="constrained").add_subplot()
-        plot_curves(self.curves(), ax, self.title)
+        plot_curves(self.curves(), ax, self._about)
         return ax
 
     def save(self, directory: str | Path) -> None:
@@ -105,6 +127,8 @@ class TrainResult:
         with TrainFolder(directory, self.spec, resume=True) as folder:
             for run in self.runs:
                 folder.keep(RunSpec(run["agent"], run["settings"], run["seed"]), run)
+            if self.policies is not None:
+                self.policies.write(folder.path)
             self.write_tables(folder.path)
 
     def write_tables(self, path: Path) -> None:
@@ -115,7 +139,7 @@ class TrainResult:
                 table.to_csv(temporary, index=False, lineterminator="\n")
         with whole_file(path / f"{CURVES}.parquet") as temporary:
             curves.to_parquet(temporary, index=False)
-        save_curves(curves, self.title, path / FIGURE)
+        save_curves(curves, self._about, path / FIGURE)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
@@ -125,16 +149,14 @@ class TrainResult:
             ValueError: it is no training, or a seed is not finished.
         """
         path = Path(directory)
-        try:
-            spec = json.loads((path / SETTINGS).read_text(encoding="utf-8"))
-            specs = [RunSpec(spec["agent"], spec["settings"], seed) for seed in spec["seeds"]]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is not the folder of a training ({type(error).__name__}: {error})") from None
+        spec = kept_spec(path)
+        if spec is None:
+            raise ValueError(f"{path} is not the folder of a training: it has no settings.json")
         folder = TrainFolder(path, spec, resume=True)
         runs = []
-        for run in specs:
-            kept = folder.read(run)
+        for seed in spec["seeds"]:
+            kept = folder.read(RunSpec(spec["agent"], spec["settings"], seed))
             if kept is None:
-                raise ValueError(f"{path} holds an unfinished training: seed {run.seed} has no result")
+                raise ValueError(f"{path} holds an unfinished training: seed {seed} has no result")
             runs.append(kept)
-        return cls(spec, runs)
+        return cls(spec, runs, Policies.read(path, spec["seeds"]))

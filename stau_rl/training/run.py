@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import torch
 
 from stau_rl.agents.policy_gradient import agent_class
+from stau_rl.agents.policy_gradient.policy import policy_weights
 from stau_rl.files.whole import whole_file
 from stau_rl.machine.report import Report
+from stau_rl.training.board import Board
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +27,19 @@ class RunSpec:
         agent: name of the agent.
         settings: its settings, by name, JSON-able.
         seed: in [0, 2^64).
+        device: that learns.
     """
 
     agent: str
     settings: dict[str, Any]
     seed: int
+    device: str = "cpu"
 
     def make(self) -> Any:
         """The agent, before its first step; a ValueError for illegal settings."""
         kind: Any = agent_class(self.agent)
         values = {name: tuple(v) if isinstance(v, list) else v for name, v in self.settings.items()}
-        return kind(kind.Settings(**values), self.seed)
+        return kind(kind.Settings(**values), self.seed, self.device)
 
 
 Played = tuple[dict[str, Any], float]
@@ -43,13 +48,22 @@ WHOLE = {"settings", "seed", "sampled", "deterministic", "curve"}
 """What the result of a finished run has."""
 
 
-def play_run(run: RunSpec, checkpoint: Path | None = None, report: Report | None = None) -> Played:
+def play_run(
+    run: RunSpec,
+    checkpoint: Path | None = None,
+    report: Report | None = None,
+    *,
+    policy: Path | None = None,
+    board: Path | None = None,
+) -> Played:
     """Play a run to its end, from its checkpoint if there is one, and evaluate it.
 
     Args:
         run: what to play.
         checkpoint: file to keep the state in after every segment, written whole; removed by nobody.
         report: called after every update; what it raises stops the run, and finished segments are kept.
+        policy: file to keep the final weights in, written whole.
+        board: folder to write the learning curve into for TensorBoard.
 
     Returns:
         The result, JSON-able: `sampled` and `deterministic` (mean returns of the final evaluations), their lowest
@@ -60,16 +74,17 @@ def play_run(run: RunSpec, checkpoint: Path | None = None, report: Report | None
     """
     begun = time.perf_counter()
     agent = run.make()
-    if checkpoint is not None and (kept := _read(checkpoint)) is not None:
+    if checkpoint is not None and (kept := read_tensors(checkpoint)) is not None:
         agent.load(kept)
-    while not agent.finished:
-        agent.play_segment(report)
-        if checkpoint is not None:
-            # By way of memory: of a full disk torch's own writer says where it stopped, in a RuntimeError.
-            state = io.BytesIO()
-            torch.save(agent.state(), state)
-            with whole_file(checkpoint) as temporary:
-                temporary.write_bytes(state.getbuffer())
+    with Board(board, agent.curve) if board is not None else nullcontext() as shown:
+        while not agent.finished:
+            point = agent.play_segment(report)
+            if shown is not None:
+                shown.add(point)
+            if checkpoint is not None:
+                write_tensors(checkpoint, agent.state())
+    if policy is not None:
+        write_tensors(policy, policy_weights(agent))
     result: dict[str, Any] = {"agent": run.agent, "settings": run.settings, "seed": run.seed}
     for kind in ("sampled", "deterministic"):
         returns = agent.evaluate(agent.settings.episodes, deterministic=kind == "deterministic")
@@ -84,13 +99,22 @@ def _plain(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def _read(checkpoint: Path) -> dict[str, Any] | None:
-    """A kept state; None where there is none or it is damaged."""
+def write_tensors(path: Path, value: Any) -> None:
+    """Write tensors, numbers and containers of them, whole or not at all."""
+    # By way of memory: of a full disk torch's own writer says where it stopped, in a RuntimeError.
+    content = io.BytesIO()
+    torch.save(value, content)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content.getbuffer())
+
+
+def read_tensors(path: Path) -> dict[str, Any] | None:
+    """What `write_tensors` wrote, on the CPU, no code in it run; None where there is nothing or it is damaged."""
     try:
-        content = checkpoint.read_bytes()
-        return torch.load(io.BytesIO(content), weights_only=True)
+        found = torch.load(io.BytesIO(path.read_bytes()), map_location="cpu", weights_only=True)
     except (FileNotFoundError, RuntimeError, EOFError, ValueError, pickle.UnpicklingError):
         return None
+    return found if isinstance(found, dict) else None
 
 
 def read_result(path: Path) -> dict[str, Any] | None:
