@@ -7,6 +7,7 @@ Measure
 
 - `run_regret`: play policies on the same arms with the same luck; gives a `RegretResult`.
 - `RegretResult`: regrets of every policy and instance, with tables, figure and files.
+- `histories`: every pull and reward of a few instances of such a benchmark.
 - `problem`: a published experiment by name, ready to be played again.
 - `run_study`: compare families of policies raw, equally sharp, and each at its best; gives a `StudyResult`.
 - `StudyResult`: the comparisons of a study, with table, figure and files.
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
     from stau_rl.plugin.load import load_plugin
     from stau_rl.probe.result import ProbeResult
     from stau_rl.probe.run import run_probe
+    from stau_rl.regret.histories import histories
     from stau_rl.regret.problems import problem
     from stau_rl.regret.result import RegretResult
     from stau_rl.regret.run import run_regret
@@ -96,6 +98,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "run_regret": "stau_rl.regret.run",
     "RegretResult": "stau_rl.regret.result",
+    "histories": "stau_rl.regret.histories",
     "problem": "stau_rl.regret.problems",
     "run_study": "stau_rl.study.play",
     "StudyResult": "stau_rl.study.result",

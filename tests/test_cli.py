@@ -357,7 +357,16 @@ def test_help_says_once_what_holds_where_an_option_is_left_out(
         main([command, "--help"])
     printed = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
     assert "None" not in printed
-    assert "--out PATH" in printed or command in ("heads", "calibrate", "evaluate", "problems", "speed")
+    assert "--out PATH" in printed or command in (
+        "heads",
+        "calibrate",
+        "evaluate",
+        "problems",
+        "policies",
+        "arms",
+        "speed",
+        "status",
+    )
 
 
 def test_help_names_every_score(capsys: pytest.CaptureFixture[str]) -> None:
@@ -374,8 +383,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     # A line each, in the order in which a newcomer needs them.
     order = (
-        *("regret", "problems", "study", "heads", "calibrate", "analyse"),
-        *("train", "evaluate", "rl-study", "plateau", "probe", "speed"),
+        *("regret", "problems", "policies", "arms", "study", "heads", "calibrate", "analyse"),
+        *("train", "evaluate", "rl-study", "plateau", "probe", "speed", "status"),
     )
     assert re.findall(r"^    ([a-z]\S+)", printed, flags=re.M) == list(order)
     assert "--version" in printed
@@ -427,7 +436,7 @@ def _stop_after(parts: int, write: Callable[..., None]) -> Callable[..., None]:
 
 @pytest.mark.parametrize(
     ("name", "ending"),
-    [("regrett", "; did you mean 'regret'?"), ("leaderbord", "; known: regret, problems, study, heads, ")],
+    [("regrett", "; did you mean 'regret'?"), ("leaderbord", "; known: regret, problems, policies, arms, ")],
 )
 def test_a_mistyped_command_gets_a_suggestion(name: str, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:

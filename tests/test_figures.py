@@ -258,8 +258,8 @@ def test_a_figure_is_written_whole_or_not_at_all(tmp_path):
     with pytest.raises(TypeError):
         save(fail, tmp_path / "a.png")
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
-    with pytest.raises(ValueError, match=r"\.png or \.svg, got 'a\.pdf'"):
-        save(_line_figure, tmp_path / "b.png", tmp_path / "a.pdf")
+    with pytest.raises(ValueError, match=r"\.png, \.svg or \.pdf, got 'a\.gif'"):
+        save(_line_figure, tmp_path / "b.png", tmp_path / "a.gif")
     assert not (tmp_path / "b.png").exists()
 
 

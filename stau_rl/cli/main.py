@@ -71,18 +71,22 @@ def commands() -> dict[str, Any]:
     from stau_rl.cli.analyse import Analyse
     from stau_rl.cli.evaluate import Evaluate
     from stau_rl.cli.heads import Calibrate, Heads
+    from stau_rl.cli.listings import ArmKinds, Policies
     from stau_rl.cli.plateau import Plateau
     from stau_rl.cli.probe import Probe
     from stau_rl.cli.problems import Problems
     from stau_rl.cli.regret import Regret
     from stau_rl.cli.rl_study import RLStudy
     from stau_rl.cli.speed import Speed
+    from stau_rl.cli.status import Status
     from stau_rl.cli.study import Study
     from stau_rl.cli.train import Train
 
     return {
         "regret": Regret,
         "problems": Problems,
+        "policies": Policies,
+        "arms": ArmKinds,
         "study": Study,
         "heads": Heads,
         "calibrate": Calibrate,
@@ -93,4 +97,5 @@ def commands() -> dict[str, Any]:
         "plateau": Plateau,
         "probe": Probe,
         "speed": Speed,
+        "status": Status,
     }

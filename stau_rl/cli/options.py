@@ -15,6 +15,7 @@ POSITIONAL: Any = "no name before it"
 TEXT_OR_NONE: Any = "a text, or left out"
 PATH_OR_NONE: Any = "a path, or left out"
 NUMBER: Any = "a number"
+SEED: Any = "a seed"
 MAY_BE_LEFT_OUT: Any = "or left out"
 
 
@@ -50,6 +51,13 @@ else:
         is_instance=lambda value: value is None or isinstance(value, float),
         str_from_instance=lambda value: [str(value)],
     )
+    SEED = PrimitiveConstructorSpec[int | None](
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: int(words[0]),
+        is_instance=lambda value: value is None or isinstance(value, int),
+        str_from_instance=lambda value: [str(value)],
+    )
     COUNTS = PrimitiveConstructorSpec(
         nargs="*",
         metavar="[INT [INT ...]]",
@@ -63,6 +71,8 @@ Count = Annotated[int, COUNT]
 # Not a union with Count: of a union, errors and help would show the insides.
 OptionalCount = Annotated[int | None, COUNT, MAY_BE_LEFT_OUT]
 """One that may be left out."""
+OptionalSeed = Annotated[int | None, SEED, MAY_BE_LEFT_OUT]
+"""The seed of random draws, which may be left out."""
 OptionalText = Annotated[str | None, TEXT_OR_NONE]
 """A text that may be left out."""
 OptionalPath = Annotated[Path | None, PATH_OR_NONE]

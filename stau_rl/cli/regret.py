@@ -7,10 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stau_rl.cli.options import OptionalCount, OptionalPath, OptionalText, Paths, Texts
+from stau_rl.cli.options import Counts, OptionalCount, OptionalPath, OptionalSeed, OptionalText, Paths, Texts
 
 if TYPE_CHECKING:
     from stau_rl.envs.arms import Arms
+    from stau_rl.regret.result import RegretResult
+
+FIGURES = ("png", "svg", "pdf")
+
 
 HEADLINE_POLICIES = (
     "centred_ucb | softmax(beta=1)",
@@ -23,6 +27,16 @@ HEADLINE_POLICIES = (
     "ucb1",
     "thompson",
 )
+
+
+@dataclass(frozen=True)
+class Usual:
+    """What is played where nothing else is said: the headline experiment."""
+
+    arms: str = "bernoulli(k=10)"
+    policies: tuple[str, ...] = HEADLINE_POLICIES
+    horizon: int = 10_000
+    instances: int = 1_000
 
 
 @dataclass(frozen=True)
@@ -59,8 +73,10 @@ class Regret:
     """Steps per instance. Default: 10 000, or those of the problem."""
     instances: OptionalCount = None
     """Independent replicates. Default: 1 000, or those of the problem."""
-    seed: int = 0
-    """Seed of every random draw, in [0, 2^64)."""
+    checkpoints: Counts = ()
+    """Steps at which regrets are kept. Default: about eight per decade, and the last."""
+    seed: OptionalSeed = None
+    """Seed of every random draw, in [0, 2^64). Default: 0."""
     baseline: OptionalText = None
     """Policy that differences are taken from. Default: the first."""
     engine: str = "auto"
@@ -70,7 +86,11 @@ class Regret:
     out: OptionalPath = None
     """Run directory to make. Default: runs/regret-DATE-TIME-PROCESS."""
     resume: bool = False
-    """Continue the run in --out, or show it if it is finished."""
+    """Continue the run in --out, or show it if it is finished; what is not given is read from the folder."""
+    figure: Texts = ()
+    """Also write the figure as svg or pdf into the run directory; repeat it."""
+    histories: OptionalCount = None
+    """Also write every step of so many first instances, histories.parquet in the run directory."""
 
     after_stop = ""
 
@@ -92,14 +112,24 @@ class Regret:
             from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         published = None if self.problem is None else problem(self.problem)
-        policies = list(self.policy or (published.policies if published else HEADLINE_POLICIES))
-        usual = (published.horizon, published.instances) if published else (10_000, 1_000)
-        horizon, instances = (
-            wanted if given is None else given
-            for given, wanted in zip((self.horizon, self.instances), usual, strict=True)
-        )
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
+        for kind in self.figure:
+            if kind not in FIGURES:
+                raise ValueError(f"--figure must be one of {', '.join(FIGURES)}, got {kind!r}")
+        kept = kept_arguments(self.out) if self.resume and self.out is not None and published is None else {}
+        usual = published or Usual()
+        policies = list(self.policy or kept.get("policies", usual.policies))
+        horizon, instances, seed = (
+            wanted if given is None else given
+            for given, wanted in (
+                (self.horizon, kept.get("horizon", usual.horizon)),
+                (self.instances, kept.get("instances", usual.instances)),
+                (self.seed, kept.get("seed", 0)),
+            )
+        )
+        # Those of another horizon would not do.
+        checkpoints = self.checkpoints or (kept.get("checkpoints") if self.horizon is None else None)
         ranks = current_ranks()
         ranks.together(partial(load_plugins, self.plugin))
         if self.out == Path():
@@ -107,7 +137,7 @@ class Regret:
         default = Path("runs") / time.strftime(f"regret-%Y%m%d-%H%M%S-{os.getpid()}")
         out = self.out or ranks.by_first(lambda: default)
         found: list[str | Arms] = []
-        ranks.together(lambda: found.append(self._arms(published.arms if published else "bernoulli(k=10)")))
+        ranks.together(lambda: found.append(self._arms(kept.get("arms", usual.arms))))
         arms = found[0]
         console = wide_console()
         try:
@@ -117,8 +147,9 @@ class Regret:
                     policies,
                     horizon,
                     instances,
-                    self.seed,
-                    baseline=self.baseline,
+                    seed,
+                    checkpoints or None,
+                    baseline=self.baseline or kept.get("baseline"),
                     engine=self.engine,
                     device=self.device,
                     out=out,
@@ -132,6 +163,7 @@ class Regret:
             ) from None
         if not ranks.first:
             return
+        self._also_written(result, arms, policies, out)
         spec = result.spec
         if "means" in spec:
             labels = zip(spec["arm_labels"], spec["means"], strict=True)
@@ -154,6 +186,19 @@ class Regret:
             last.append(f"{spec['engine_note'][0].upper()}{spec['engine_note'][1:]}.")
         console.print("\n".join(last), highlight=False, markup=False, soft_wrap=True)
 
+    def _also_written(self, result: "RegretResult", arms: "str | Arms", policies: list[str], out: Path) -> None:
+        """Write what was asked for beside the usual files."""
+        result.save_figure(*(out / f"regret.{kind}" for kind in self.figure))
+        if self.histories is not None:
+            from stau_rl.files.whole import whole_file
+            from stau_rl.regret.histories import histories
+
+            spec = result.spec
+            wanted = min(self.histories, spec["instances"])
+            table = histories(arms, policies, spec["horizon"], wanted, spec["seed"], self.engine, self.device)
+            with whole_file(out / "histories.parquet") as temporary:
+                table.to_parquet(temporary, index=False)
+
     def _arms(self, usual: str) -> "str | Arms":
         from stau_rl.envs.arms import EmpiricalArms
 
@@ -166,6 +211,20 @@ class Regret:
         if self.arm is None or self.reward is None:
             raise ValueError("--rewards FILE needs --arm COLUMN and --reward COLUMN")
         return EmpiricalArms(str(self.rewards), self.arm, self.reward)
+
+
+def kept_arguments(folder: Path) -> dict[str, Any]:
+    """What a run directory says its run was begun with; nothing where it has no spec that can be read."""
+    import json
+
+    from stau_rl.regret.files import SPEC
+
+    try:
+        spec = json.loads((folder / SPEC).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    names = ("arms", "policies", "horizon", "instances", "seed", "checkpoints", "baseline")
+    return {name: spec[name] for name in names if name in spec} if isinstance(spec, dict) else {}
 
 
 def engines_used(spec: dict[str, Any]) -> str:

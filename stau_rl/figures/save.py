@@ -12,15 +12,19 @@ from stau_rl.files.whole import whole_file
 
 DPI = 200
 # Neither the date nor the version of the library.
-METADATA: dict[str, dict[str, Any]] = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
+METADATA: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 
 
 def save(draw: Callable[[], Figure], *paths: Path, ground: Ground = "light", dpi: int = DPI) -> None:
-    """Draw a figure once, and write it as PNG or SVG.
+    """Draw a figure once, and write it as PNG, SVG or PDF.
 
     Args:
         draw: draws it.
-        paths: the files to write; the suffix, `.png` or `.svg`, says as what.
+        paths: the files to write; the suffix, `.png`, `.svg` or `.pdf`, says as what.
         ground: what it is drawn on.
         dpi: dots per inch of a PNG.
 
@@ -30,7 +34,7 @@ def save(draw: Callable[[], Figure], *paths: Path, ground: Ground = "light", dpi
     """
     for path in paths:
         if path.suffix not in METADATA:
-            raise ValueError(f"a figure is written as .png or .svg, got {path.name!r}")
+            raise ValueError(f"a figure is written as .png, .svg or .pdf, got {path.name!r}")
     with theme(ground):
         figure = draw()
         for path in paths:

@@ -3,11 +3,9 @@
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from stau_rl.agents.bandit import POLICIES, SCORES, Index, Pipe, parse_policy
@@ -15,8 +13,8 @@ from stau_rl.envs.arms import ARMS
 from stau_rl.envs.tasks import TASKS
 from stau_rl.heads import HEADS
 from stau_rl.heads.base import MASS
-from stau_rl.kernels.contract import ArmTable, EngineError, RewardKind
 from stau_rl.kernels.engines import ENGINES
+from stau_rl.kernels.support import support
 from stau_rl.pages import agent_settings, command_line
 from stau_rl.pages.markdown import code, listing
 from stau_rl.pages.paths import DOCS, README, RESULTS, ROOT
@@ -132,23 +130,9 @@ def _engines() -> str:
     indices = [parse_policy(name) for name, score in SCORES.items() if issubclass(score, Index)]
     for policy in [*members, *(policy() for policy in POLICIES.values()), *indices, *special]:
         text = str(policy).replace("mean", "score", 1) if policy in members else str(policy)
-        rows.append((code(text), *(_runs(engine, policy) for engine in ENGINES.values())))
+        rows.append((code(text), *support(policy).values()))
     header = [f"{name} ({', '.join(engine.dtypes)})" for name, engine in ENGINES.items()]
     return listing(("policy", *header), rows)
-
-
-def _runs(engine: Any, policy: Any) -> str:
-    able = []
-    for binary, words in ((True, "0/1 rewards"), (False, "Gaussian rewards")):
-        kind: RewardKind = "bernoulli" if binary else "gaussian"
-        table = ArmTable(kind, np.full((2, 1), 0.5), 0.5, np.empty(0), np.empty(0, np.int64), binary, 1)
-        with suppress(EngineError):
-            engine.check(policy, table, 100)
-            able.append(words)
-    if not able:
-        return "no"
-    devices = ", ".join(name for name, there in (("CPU", engine.cpu), ("CUDA", engine.cuda)) if there)
-    return devices if len(able) == 2 else f"{devices} ({able[0]})"
 
 
 def _speed_ratios(rows: pd.DataFrame) -> str:

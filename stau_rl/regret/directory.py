@@ -163,6 +163,15 @@ class RunDirectory:
         fits = block.regret.shape == (len(self.spec["checkpoints"]), size) and block.pulls.shape[1] == size
         return block if fits and instances in (None, size) else None
 
+    def blocks(self, policy: str) -> list[Block]:
+        """All whole parts of a policy, in the order of their instances."""
+        found = []
+        for path in sorted(self.path.glob(f"{PARTS}/{self._part(policy, 0).name.partition('-')[0]}-*.npz")):
+            block = self.read_part(policy, int(path.stem.rpartition("-")[2]))
+            if block is not None:
+                found.append(block)
+        return found
+
     def write_part(self, policy: str, first_instance: int, block: Block) -> None:
         """Keep a finished block for a later resumption; its actions and rewards, if recorded, are not kept.
 

@@ -91,7 +91,7 @@ def save_figure(result: Regrets, *paths: Path, ground: Ground = "light") -> None
 
     Args:
         result: what to draw.
-        paths: the files to write, each whole or not at all: `.png` or `.svg`.
+        paths: the files to write, each whole or not at all: `.png`, `.svg` or `.pdf`.
         ground: `light` or `dark`, as the page that it stands on.
     """
     save(lambda: _figure(result), *paths, ground=ground)

@@ -85,6 +85,17 @@ class RegretResult(Regrets):
             title=title,
         )
 
+    def save_figure(self, *paths: str | Path) -> None:
+        """Write the figure of a run directory as `.png`, `.svg` or `.pdf`, each file whole or not at all.
+
+        Raises:
+            ValueError: another suffix.
+            OSError: a file cannot be written.
+        """
+        from stau_rl.regret.plot import save_figure
+
+        save_figure(self, *map(Path, paths))
+
     def save(self, directory: str | Path) -> None:
         """Write the files of a run directory; `load` gives an equal result back.
 
