@@ -183,7 +183,12 @@ def test_examples_in_docstrings(name: str) -> None:
     assert results.failed == 0
 
 
-def test_the_command_takes_a_process_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, processes in ((1, 1), (2, 2), (64, 8)):
+def test_the_command_takes_a_process_per_core_where_there_is_work_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A normaliser of silence is 600 steps x 128 items x 17 places x 3 seeds: 3.9 million, a process 10 million."""
+    for cores, processes, few in ((1, 1, 1), (2, 2, 2), (64, 8, 3)):
         monkeypatch.setattr(probe_run, "cores", lambda cores=cores: cores)
         assert probe_run.default_processes("cpu") == processes
+        assert probe_run.default_processes("cpu", plan("small", 3)) == min(processes, 5)
+        assert probe_run.default_processes("cpu", choose("small", "silence", ["softmax"] * 1)) == 1
+        several = choose("small", "silence", ["softmax", *(f"power_norm(p={p})" for p in range(2, 9))])
+        assert probe_run.default_processes("cpu", several) == few

@@ -1,6 +1,7 @@
 """Any head against any other on captured scores, in parts, pooled, and on drawn rows: by hand and by other ways."""
 
 import math
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -64,10 +65,33 @@ def test_the_size_of_parts_and_the_cores_change_nothing_but_rounding(
     for entries, kept in ((10, 0), (23, 1 << 20)):
         monkeypatch.setattr(score_source, "ENTRIES", entries)
         monkeypatch.setattr(score_source, "KEPT", kept)
+        monkeypatch.setattr(score_analysis, "KEPT", 0)
         parts = stau_rl.analyse(scores, mask, against=against, pooled=True)
         pd.testing.assert_frame_equal(parts.drop(columns="weights"), whole, rtol=1e-12)
         monkeypatch.setattr(score_analysis, "on_all_cores", lambda function, items: [function(one) for one in items])
         pd.testing.assert_frame_equal(stau_rl.analyse(scores, mask, against=against, pooled=True), parts, rtol=0)
+
+
+def test_little_work_takes_one_thread_and_none_of_torch_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int]] = []
+    look = score_source.Source._look
+
+    def watched(self: score_source.Source, place: tuple[int, int], rows: torch.Tensor) -> object:
+        seen.append((threading.current_thread().name, torch.get_num_threads()))
+        return look(self, place, rows)
+
+    monkeypatch.setattr(score_source.Source, "_look", watched)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        stau_rl.analyse(normal(4, 4))
+        assert seen == [("MainThread", 1)]
+        monkeypatch.setattr(score_analysis, "KEPT", 0)
+        stau_rl.analyse(normal(4, 4))
+        assert seen[1][0].startswith("ThreadPool")
+        assert (seen[1][1], torch.get_num_threads()) == (1, 2)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_pooled_heads_are_one_head_of_all_their_rows() -> None:

@@ -25,8 +25,8 @@ from torch import Tensor
 from stau_rl.calibration.score_files import ScoreFile
 from stau_rl.calibration.score_kinds import Drawn
 from stau_rl.calibration.score_pairs import pair_rows, tau_rows
-from stau_rl.calibration.score_source import LOOKS_MASKED, Place, Source, drawn_rows
-from stau_rl.calibration.tau_problem import in_turn
+from stau_rl.calibration.score_source import KEPT, LOOKS_MASKED, Place, Source, drawn_rows
+from stau_rl.calibration.tau_problem import Each, in_turn
 from stau_rl.heads import Head, parse_head
 from stau_rl.heads.base import require_finite
 from stau_rl.heads.s_tau import EPS
@@ -120,13 +120,13 @@ def analyse(
     table: list[dict[str, Any]] = []
     suspects, counted, lowest = 0, 0, 0.0
     total = len(source.places) + (pooled and 1)
-    # Matrices of one part gain nothing by threads, which wait for one another wherever a core is busy; parts do.
+    # A part is too small for several threads, which would wait for one another wherever a core is busy.
     with one_torch_thread():
         for number, place in enumerate(source.places):
             if report is not None:
                 report("analysing", number, total)
             some = torch.arange(source.queries) if rows is None else drawn_rows(source.queries, wanted, seed, number)
-            look = source.look(place, some, on_all_cores)
+            look = source.look(place, some, _each(len(some) * source.keys))
             suspects, counted = suspects + look.suspects, counted + look.counted
             lowest = min(lowest, look.lowest)
             known[place] = look.alive
@@ -156,17 +156,21 @@ def _rows_of(
 ) -> Iterator[dict[str, Any]]:
     """The rows of the table on some heads, which are one to it."""
     parts = source.parts(rows, eps)
-    # Starting threads would take longer than a part.
-    each = on_all_cores if len(parts) > 1 else in_turn
     drawn = None
     if wanted is not None:
         sizes = tuple(map(len, rows.values()))
         drawn = Drawn(sizes, (wanted / source.queries,) * len(sizes))
     named = {"layer": place[0], "head": place[1]}
     count = sum(map(len, rows.values()))
+    each = _each(count * source.keys)
     found = tau_rows(parts, eps, drawn, each) if against is None else pair_rows(parts, head, against, drawn, each)
     for row in found:
         yield named | row | {"rows": count}
+
+
+def _each(entries: int) -> Each:
+    """How parts are worked on: threads pay where what each does between two looks at Python's lock is long enough."""
+    return on_all_cores if entries > KEPT else in_turn
 
 
 def _checked(scores: Any, mask: Any) -> tuple[Any, Any]:

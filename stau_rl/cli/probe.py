@@ -34,8 +34,8 @@ class Probe(Resumable):
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
     processes: OptionalCount = None
-    """Groups of models trained at a time, each in a process of one thread. Default: on the CPU the cores, on a GPU half
-    of them; at most 8."""
+    """Groups of models trained at a time, each in a process of one thread. Default: on the CPU the cores, fewer for
+    little work, on a GPU half of them; at most 8."""
     plugin: Paths = ()
     """A Python file that registers heads of your own; repeat it."""
     out: OptionalPath = None
@@ -60,7 +60,7 @@ class Probe(Resumable):
         load_plugins(self.plugin)
         settings = choose(self.size, self.task, self.normaliser, self.seeds)
         total = count_groups(settings, self.device)
-        processes = default_processes(self.device) if self.processes is None else self.processes
+        processes = default_processes(self.device, settings) if self.processes is None else self.processes
         if self.dry_run:
             wide_console().print(estimate(settings, processes), highlight=False, markup=False, soft_wrap=True)
             return

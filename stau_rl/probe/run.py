@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from stau_rl.envs.tasks import parse_task
 from stau_rl.machine.pool import require_guard
 from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores, one_torch_thread
@@ -21,6 +22,8 @@ from stau_rl.probe.pool import Played, ProbePool, named_errors
 from stau_rl.probe.result import ProbeResult
 
 MOST_PROCESSES = 8
+PLACES = 10_000_000
+"""Work of a process that is worth its start: places that a layer of a model is trained on, half a minute of a core."""
 
 
 def run_probe(
@@ -166,14 +169,18 @@ def find_device(text: str) -> torch.device:
     return device
 
 
-def default_processes(device: str) -> int:
+def default_processes(device: str, settings: Sequence[Setting] = ()) -> int:
     """How many processes the command shares its work among, at most 8.
 
-    On a CPU one per core. On a GPU every second core drives one: a process that trains small models waits for its own
+    On a CPU one per core, or fewer where the settings are soon trained: a process of its own takes as long to start as
+    some groups take. On a GPU every second core drives one: a process that trains small models waits for its own
     launches of kernels while the GPU idles.
 
     Raises:
         ValueError: the device is not there.
     """
-    each = 1 if find_device(device).type == "cpu" else 2
-    return max(1, min(MOST_PROCESSES, cores() // each))
+    if find_device(device).type != "cpu":
+        return max(1, min(MOST_PROCESSES, cores() // 2))
+    most = min(MOST_PROCESSES, cores())
+    places = sum(one.work * len(one.seeds) * one.recipe.batch * parse_task(one.task).length for one in settings)
+    return max(1, min(most, places // PLACES) if settings else most)
