@@ -39,6 +39,12 @@ def run_probe(
     report: Report | None = None,
     plugins: Sequence[str | Path] = (),
     processes: int = 1,
+    *,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    width: int | None = None,
+    layers: int | None = None,
+    heads: int | None = None,
 ) -> ProbeResult:
     """Train small attention heads and ask: do they find the right slot, and are they silent where there is none?
 
@@ -54,8 +60,8 @@ def run_probe(
     So few steps teach nothing, but softmax's mass is 1 whatever it learns: it cannot be silent.
 
     Args:
-        tasks: parts of the plan such as `silence` or `length`, or tasks such as `recall(distractor_ratio=0.5)`; one
-            text or several. Empty for the whole plan.
+        tasks: parts of the plan such as `silence` or `length`, or tasks such as `recall(distractor_ratio=0.5)`, a
+            plug-in's too; one text or several. Empty for the whole plan.
         normalisers: attention heads such as `sm_fir` or `power_norm(p=4)`; one text or several. Empty for the plan's.
         size: of the plan: `small` takes minutes on two cores, `full` minutes on a large GPU.
         seeds: how many, 0, 1, ...; by default 3 for `small`, 5 for `full`.
@@ -66,9 +72,14 @@ def run_probe(
         out: a folder to fill, which `stau_rl.probe.folder` describes.
         resume: the folder may hold finished groups of models, which are not trained again.
         report: called with a group of models, its steps that are done (its test counts as one), and all of them.
-        plugins: the files of plug-ins that were loaded; their content is part of a group's identity.
+        plugins: the files of plug-ins that were loaded, of heads or tasks; their content is part of a group's identity.
         processes: how many groups are trained at a time, each in a process of its own; 1 for this process. Where there
             are more, a script needs the guard `if __name__ == "__main__":`. Each trains on one thread.
+        batch: items per step and model, in place of the plan's.
+        learning_rate: its peak, in place of the plan's.
+        width: of the residual stream, in place of the plan's.
+        layers: attention layers, in place of the plan's.
+        heads: attention heads per layer, each of width / heads, in place of the plan's.
 
     Returns:
         Rows, summary and figures.
@@ -77,7 +88,7 @@ def run_probe(
         ValueError: a text does not parse, a number is out of range, the device is not there, the folder is not free, or
             a group failed; what is finished is kept.
     """
-    settings = choose(size, tasks, normalisers, seeds, steps, items)
+    settings = choose(size, tasks, normalisers, seeds, steps, items, batch, learning_rate, width, layers, heads)
     return run_settings(settings, device, out, resume, report, plugins, processes)
 
 
