@@ -64,8 +64,9 @@ def draw_maps(maps: Sequence[Maps], task: str) -> Figure:
             axis.set_major_locator(MaxNLocator(5, integer=True))
     figure.colorbar(image, ax=grid, shrink=0.8, label="weight")
     headline(figure, "Where does the attention go?")
-    _name_axes(grid, "place of the key", "query")
     handles = {"right slot; a query without one has no answer": rings} if slots is not None and len(there) else {}
+    # A legend without a name in it would not be drawn.
+    _name_axes(grid, "place of the key" if handles else f"place of the key, task {task}", "query")
     legend_below(figure, handles, note=f"task {task}")
     return figure
 
