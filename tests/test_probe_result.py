@@ -195,7 +195,7 @@ def test_one_text_is_one_task_or_normaliser() -> None:
     assert one == replace(plain, recipe=replace(plain.recipe, batch=5, rate=0.5), shape=Shape(6, 3, heads=2))
     for change, message in (
         ({"batch": 0}, "batch must be at least 1, got 0"),
-        ({"learning_rate": 0.0}, "rate must be finite and > 0, got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be finite and > 0, got 0"),
         ({"layers": 0}, "layers must be at least 1, got 0"),
         ({"heads": 3}, "width must be a multiple of heads, got width=64, heads=3"),
         ({"steps": 0}, "steps must be at least 1, got 0"),

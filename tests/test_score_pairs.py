@@ -13,7 +13,7 @@ import stau_rl
 from stau_rl.calibration import mean_entropy, score_analysis, score_source, tau_star
 from stau_rl.calibration.score_source import drawn_rows
 from stau_rl.cli.main import main
-from stau_rl.heads import parse_head
+from stau_rl.heads import HEADS, parse_head
 from stau_rl.plugin.plugin_head import forget
 
 NUMBERS = ["kl", "entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight"]
@@ -48,6 +48,22 @@ def test_silent_rows_have_a_mass_but_no_shares() -> None:
     assert given["distance"] == pytest.approx(1 - first, rel=1e-12)
     # Its mass may be less than 1, so that no sharpness makes it as sharp.
     assert table["role"].tolist() == ["reference", "given"]
+
+
+@pytest.mark.parametrize("name", list(HEADS))
+def test_every_head_on_either_side(name: str) -> None:
+    """The distance is the same both ways, and a head has none from itself."""
+    scores, mask = normal(9, 7), torch.rand(9, 7, generator=torch.Generator().manual_seed(1)) < 0.8
+    there = stau_rl.analyse(scores, mask, head=name, against="softmax").set_index("role")
+    back = stau_rl.analyse(scores, mask, against=name).set_index("role")
+    np.testing.assert_allclose(there.loc["given", "distance"], back.loc["given", "distance"], rtol=1e-12)
+    assert there.loc["reference", ["kl", "distance"]].tolist() == [0.0, 0.0]
+    weights, mass = parse_head(name).weights_and_mass(scores, mask=mask)
+    alive = mass > 1e-6
+    assert back.loc["given", "mass"] == pytest.approx(float(mass.mean()), abs=1e-12)
+    shares = weights[alive] / weights[alive].sum(-1, keepdim=True)
+    assert back.loc["given", "entropy"] == pytest.approx(float(torch.special.entr(shares).sum(-1).mean()), abs=1e-12)
+    assert back.loc["given", "silent"] == pytest.approx(float((~alive).double().mean()))
 
 
 def test_where_no_value_is_as_sharp_the_row_is_empty() -> None:

@@ -81,9 +81,10 @@ def analyse(
         With it, a column `role`: `reference` is the head, `given` what replaces it, and `as sharp` the latter with its
         sharpness set so that the mean entropy is that of the head; this row is missing where the replacement has no
         such parameter or either's weights need not sum to 1, and NaN where no value will do. Instead of `tau` and `kl`
-        there are `kl`, KL(reference || weights), and `distance`, half the sum of absolute differences, both of shares,
-        weights over their sum; `mass`, the mean sum of a row; `silent`, the share of rows with mass below 1e-6, which
-        have no shares. `kl` is inf where the replacement gives nothing to a key that the head gives something.
+        there are `kl`, KL(reference || weights), and `distance`, half the sum of absolute differences; `mass`, the mean
+        sum of a row; and `silent`, the share of rows with mass below 1e-6. `kl`, `distance` and `entropy` are those of
+        shares, weights over their sum, which silent rows have not. `kl` is inf where the replacement gives nothing to a
+        key that the head gives something.
 
         With `rows`, two more columns for every number, such as `kl_low` and `kl_high`: the 95 % interval that the draw
         of rows leaves, about the number that all rows of the head would give.

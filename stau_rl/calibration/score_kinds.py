@@ -177,9 +177,9 @@ def s_tau_terms(part: Part, u: float, eps: float, scale: Tensor) -> Tensor:
 
 
 def head_terms(part: Part, value: float, head: Callable[[float], Head], reference: Head) -> Tensor:
-    """`COMPARED` with the weights of a reference, and `DESCRIBED`.
+    """`COMPARED` with the weights of a reference, and `DESCRIBED`, but for the entropy, which is that of shares.
 
-    KL(reference || head) and the distance are those of shares, weights over their sum, of rows that both give a mass.
+    KL(reference || head) and the distance too are those of shares, weights over their sum, of rows that have a mass.
     """
     scores, mask = part.read()
     ours, weights = reference.weights(scores, mask=mask), head(value).weights(scores, mask=mask)
@@ -188,9 +188,11 @@ def head_terms(part: Part, value: float, head: Callable[[float], Head], referenc
     p, q = (one / one.sum(-1, keepdim=True).clamp(min=DEAD) for one in (ours, weights))
     kl = (torch.special.xlogy(p, p) - torch.special.xlogy(p, q)).sum(-1).clamp(min=0.0)
     distance = 0.5 * (p - q).abs().sum(-1)
-    one = torch.ones_like(mass)
+    one, alive = torch.ones_like(mass), mass >= DEAD
     above, below = described(weights, mask)
-    compared = torch.stack([torch.where(both, kl, 0.0), torch.where(both, distance, 0.0), mass, (mass < DEAD).double()])
+    above[:, 0] = torch.where(alive, torch.special.entr(q).sum(-1), 0.0)
+    below[:, 0] = alive
+    compared = torch.stack([torch.where(both, kl, 0.0), torch.where(both, distance, 0.0), mass, (~alive).double()])
     of = torch.stack([both.double(), both.double(), one, one])
     return torch.stack([torch.cat([compared.mT, above], -1), torch.cat([of.mT, below], -1)])
 

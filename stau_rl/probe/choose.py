@@ -1,5 +1,6 @@
 """Choosing what a probe trains: settings of a plan by task and normaliser, or a task of one's own."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -64,6 +65,8 @@ def choose(
         kept += [setting for setting in mine if setting not in kept]
     if normalisers:
         kept = [replace(setting, normalisers=tuple(dict.fromkeys(normalisers))) for setting in kept]
+    if learning_rate is not None and not 0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate must be finite and > 0, got {learning_rate}")
     recipe = _given(steps=steps, batch=batch, rate=learning_rate)
     shape = _given(width=width, layers=layers, heads=heads)
     return [
