@@ -27,3 +27,9 @@ def own_head() -> str:
     """The plug-in file that docs/guide/own_head.md shows."""
     (code,) = [code for _, code in blocks(ROOT / "docs/guide/own_head.md", "python") if "@asinh.triton" in code]
     return code
+
+
+def example_task() -> str:
+    """The file of a task of one's own that docs/guide/attention.md shows."""
+    (code,) = [code for _, code in blocks(ROOT / "docs/guide/attention.md", "python") if "@task(" in code]
+    return code

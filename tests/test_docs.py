@@ -17,11 +17,13 @@ from doc_blocks import PAGES, ROOT, blocks
 from stau_rl.agents.policy_gradient import AGENTS
 from stau_rl.cli.main import commands
 from stau_rl.cli.plain import read_command
+from stau_rl.envs.tasks import TASKS
 from stau_rl.pages import site, tables
 from stau_rl.pages.markdown import code
 from stau_rl.pages.site import link_faults
 from stau_rl.plugin.load import load_plugin
 from stau_rl.plugin.plugin_head import forget
+from stau_rl.plugin.plugin_task import forget_task
 
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 # Blocks that need a library which no extra brings; docs/integrations.md says how each was run.
@@ -81,6 +83,11 @@ def test_blocks_of_code_run(path: Path, tmp_path: Path) -> None:
         elif program is not None and "from stau_rl.plugin import" in text:
             (tmp_path / "plugin.py").write_text(text, encoding="utf-8")
             for head in load_plugin(tmp_path / "plugin.py"):
+                if head in TASKS:
+                    own = stau_rl.run_probe(head, "softmax", seeds=1, steps=2, items=8, device="cpu")
+                    assert own.settings == [("probe", head)]
+                    forget_task(head)
+                    continue
                 assert stau_rl.parse_head(head).weights(torch.zeros(4)).tolist() == [0.25] * 4
                 forget(head)
         elif program is not None:

@@ -36,7 +36,10 @@ def _train(path: Path, resume: bool = False) -> Any:
     ("make", "names"),
     [
         (PlateauFolder, ["plateau.csv", "plateau_curves.csv", "plateau.png"]),
-        (ProbeFolder, ["probe.csv", "summary.csv", "maps-recall-1.png", "masses-recall-1.png"]),
+        (
+            ProbeFolder,
+            ["probe.csv", "summary.csv", "curves.csv", "maps-recall-1.png", "masses-recall-1.png", "curves-a-1.png"],
+        ),
         (_study, ["study.csv", "curves.png"]),
         (RLStudyFolder, ["rl_runs.csv", "rl_curves.csv"]),
     ],

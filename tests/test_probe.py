@@ -18,6 +18,7 @@ from stau_rl.probe import plan as probe_plan
 from stau_rl.probe.choose import choose
 from stau_rl.probe.folder import COLUMNS, GROUPS, SUMMARY, TABLE, read_probe
 from stau_rl.probe.model import Shape
+from stau_rl.probe.overview import interval, overview
 from stau_rl.probe.plan import Setting, plan
 from stau_rl.probe.run import find_device, run_probe, run_settings
 from stau_rl.probe.summary import cell, render, summary
@@ -48,7 +49,7 @@ def test_the_folder_holds_a_row_per_model_and_length(folder: Path) -> None:
     found = pd.read_csv(folder / SUMMARY)
     assert set(found["seeds"]) == {2}
     assert {path.name for path in folder.glob("*.png")} == {
-        *(f"{kind}-{part}-1.png" for kind in ("maps", "masses") for part in ("silence", "length"))
+        *(f"{kind}-{part}-1.png" for kind in ("maps", "masses", "curves") for part in ("silence", "length"))
     }
 
 
@@ -218,15 +219,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     out = tmp_path / "run"
     main(["probe", "--task", "silence", "--device", "cpu", "--processes", "1", "--out", str(out)])
     printed = capsys.readouterr().out
-    assert "median of 2 seeds (worst)" in printed
+    assert "Mean over seeds [95 % interval]" in printed
+    assert "2 seeds, 3 steps" in printed
     assert "pn_fir_tau" in printed
     assert str(out / "probe.csv") in printed.replace("\n", "")
     with pytest.raises(SystemExit, match="2"):
         main(["probe", "--task", "silence", "--device", "cpu", "--processes", "1", "--out", str(out)])
     assert "pass --resume" in capsys.readouterr().err
     monkeypatch.setattr("stau_rl.terminal.progress.EVERY", 0.0)
-    main(["probe", "--device", "cpu", "--processes", "1", "--out", str(out), "--resume"])
-    assert "100 %, 3/3 passkey(places=4): softmax" in capsys.readouterr().err
+    main(["probe", "--device", "cpu", "--processes", "1", "--out", str(out), "--resume", "--details"])
+    shown = capsys.readouterr()
+    assert "100 %, 3/3 passkey(places=4): softmax" in shown.err
+    assert "median of 2 seeds (worst)" in shown.out
 
 
 @pytest.mark.usefixtures("tiny_plan")
@@ -268,6 +272,27 @@ def test_rendering_names_every_metric(folder: Path) -> None:
     text = console.export_text()
     for word in ("hallucination:", "kurtosis:", "4x", "3 steps of 8"):
         assert word in text
+
+
+def test_the_first_table_fits_a_screen_and_its_intervals_are_over_seeds(folder: Path) -> None:
+    rows = read_probe(folder / TABLE)
+    assert interval([0.5, 0.9, 0.7], "decoded") == ".700 [.203, 1]"
+    assert interval([2.5, 2.9, 2.7], "mass_answerable") == "2.700 [2.203, 3.197]"
+    assert (interval([0.25], "decoded"), interval([float("nan")], "decoded")) == (".250", "")
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(overview(rows))
+    text = console.export_text()
+    own = rows.query("normaliser == 'pn_fir_tau'")
+    assert interval(own["decoded"], "decoded") in text
+    assert "silence(pairs=2, keys=5, values=3) (silence): 2 seeds, 3 steps" in " ".join(text.split())
+    # As many rows as a large plan has: of each setting the best, and how many more there are.
+    many = pd.concat([own.assign(normaliser=f"n{number}", part=part) for part in "ab" for number in range(40)])
+    many["decoded"] = [number / 40 for _ in "ab" for number in range(40) for _ in range(2)]
+    console.print(overview(many))
+    text = console.export_text()
+    assert len(text.splitlines()) < 40
+    assert [f"n{number} " in text for number in (0, 28, 29, 39)] == [False, False, True, True]
+    assert text.count("... 29 more in summary.csv") == 2
 
 
 def test_a_task_that_the_small_plan_leaves_out_is_trained_as_the_full_plan_trains_it() -> None:

@@ -63,7 +63,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_two_processes_write_the_files_of_one(one: dict[str, bytes], tmp_path: Path) -> None:
     told: list[tuple[str, int, int]] = []
     run_settings(SETTINGS, out=tmp_path / "two", report=lambda *now: told.append(now), processes=2)
-    assert len(one) == 3 * 2 + 2 + 4
+    assert len(one) == 3 * 2 + 3 + 6
     assert files_of(tmp_path / "two") == one
     groups = split(SETTINGS, torch.device("cpu"))
     assert sorted(title for title, _, _ in told) == sorted(group.title for group in groups)

@@ -1,6 +1,8 @@
 """The result of a probe: its tables, figures and files, and the ways to ask for it."""
 
 import doctest
+import math
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -9,17 +11,20 @@ import pytest
 import torch
 
 import stau_rl
+from stau_rl.agents.attention.attention_spec import parse_attention
+from stau_rl.envs.tasks import parse_task
 from stau_rl.files.finished import TIMING
 from stau_rl.machine.threads import one_torch_thread
 from stau_rl.probe import run as probe_run
 from stau_rl.probe.choose import choose
+from stau_rl.probe.curves import Curves
 from stau_rl.probe.folder import COLUMNS, GROUPS, TABLE
-from stau_rl.probe.model import Shape
+from stau_rl.probe.model import ProbeModels, Shape
 from stau_rl.probe.plan import PART, Setting, plan
 from stau_rl.probe.result import ProbeResult
 from stau_rl.probe.run import run_settings
 from stau_rl.probe.summary import summary
-from stau_rl.probe.train import Recipe
+from stau_rl.probe.train import EVALUATION, Recipe, items
 
 TINY = Recipe(steps=3, batch=8, warm_up=1)
 SETTINGS = [
@@ -55,12 +60,14 @@ def test_saving_writes_the_files_of_the_run_and_loading_gives_them_back(
     result.save(tmp_path / "saved")
     assert files(tmp_path / "saved") == files(folder)
     loaded = ProbeResult.load(tmp_path / "saved")
-    assert len(files(folder)) == 3 * 2 + 2 + 4
+    assert len(files(folder)) == 3 * 2 + 3 + 6
     assert loaded.settings == result.settings
     pd.testing.assert_frame_equal(loaded.table(), result.table(), rtol=1e-9, check_dtype=False)
     pd.testing.assert_frame_equal(loaded.summary(), result.summary(), rtol=1e-8)
     for ours, theirs in zip(loaded.maps, result.maps, strict=True):
-        assert all((ours[name] == theirs[name]).all() for name in ("weights", "masses", "normalisers", "setting"))
+        assert set(ours) == set(theirs)
+        assert all((ours[name] == theirs[name]).all() for name in ours)
+    pd.testing.assert_frame_equal(loaded.curves(), result.curves())
     # Saving again where it is saved changes nothing.
     loaded.save(tmp_path / "saved")
     assert files(tmp_path / "saved") == files(folder)
@@ -102,10 +109,68 @@ def test_figures_are_those_of_the_setting(result: ProbeResult) -> None:
     assert [len(result.plot(setting=name).axes) for name in (None, "length", "passkey(places=4)")] == [2, 1, 1]
     # The panels and the bar of colours.
     assert len(result.plot("maps").axes) == 2 + 1
-    with pytest.raises(ValueError, match="kind must be one of masses, maps, got 'rows'"):
+    assert len(result.plot("curves").axes) == 2
+    with pytest.raises(ValueError, match="kind must be one of masses, maps, curves, got 'rows'"):
         result.plot("rows")
     with pytest.raises(ValueError, match=r"setting must be one of silence, .*, passkey\(places=4\), got 'mqar'"):
         result.plot(setting="mqar")
+
+
+def test_curves_are_the_loss_of_items_before_they_are_learned(result: ProbeResult) -> None:
+    """Of 2 + 1 normalisers on 2 seeds, 3 steps each; the first by a model that no step has changed."""
+    curves = result.curves()
+    assert curves["step"].tolist() == [0, 1, 2] * 6
+    setting = SETTINGS[1]
+    task = parse_task(setting.task)
+    models = ProbeModels(task, [parse_attention("softmax")], (0, 1), setting.shape, torch.device("cpu"))
+    first = items(models, task, 0, setting.recipe.batch)
+    logits, _ = models.forward(first)
+    log_p = logits.double().log_softmax(-1).gather(-1, first.target[..., None])[..., 0, 0]
+    begun = curves.query("part == 'length' and step == 0").sort_values("seed")
+    assert begun["loss"].tolist() == pytest.approx((-log_p).mean(1).tolist(), rel=1e-5)
+    right = (logits.argmax(-1) == first.target).double().mean((1, 2))
+    assert begun["right"].tolist() == pytest.approx(right.tolist())
+    assert begun["normaliser"].tolist() == ["softmax"] * 2
+
+
+def test_long_trainings_are_looked_at_a_hundred_times_and_at_the_end() -> None:
+    for steps, seen in ((3, 3), (100, 100), (250, 84), (1000, 101)):
+        curves = Curves(1, steps)
+        for step in range(steps):
+            curves(step, torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 1, dtype=torch.int64))
+        kept = curves.arrays([0])
+        assert (kept["curve_steps"][0], kept["curve_steps"][-1], len(kept["curve_steps"])) == (0, steps - 1, seen)
+        assert kept["curve_loss"].shape == (1, 1, seen)
+        # Equal logits of four tokens.
+        assert kept["curve_loss"].ravel().tolist() == pytest.approx([math.log(4)] * seen)
+
+
+def test_groups_of_an_older_version_have_no_curves_and_no_rings(result: ProbeResult) -> None:
+    kept = ("weights", "masses", "normalisers", "setting")
+    old = ProbeResult(result.rows, tuple({name: group[name] for name in kept} for group in result.maps))
+    assert old.curves().empty
+    assert [len(old.plot(kind).axes) for kind in ("maps", "masses")] == [3, 2]
+    with pytest.raises(ValueError, match="was trained before learning curves were kept"):
+        old.plot("curves")
+    rings = [len(panel.collections) for panel in result.plot("maps").axes[:2]]
+    assert rings == [2, 2]
+
+
+def test_the_right_slots_are_those_of_the_test_items(result: ProbeResult) -> None:
+    task = parse_task(SETTINGS[0].task)
+    batch = task.items(0, torch.arange(EVALUATION, EVALUATION + 8))
+    assert result.maps[0]["slots"].tolist() == batch.slot[:, 0].tolist()
+    (axes, *_) = result.plot("maps").axes
+    there = [[slot, row] for row, slot in enumerate(batch.slot[:, 0].tolist()) if slot >= 0]
+    assert axes.collections[0].get_offsets().tolist() == there
+
+
+def test_masses_do_not_lie_on_one_another(result: ProbeResult) -> None:
+    for panel in result.plot("masses", setting="silence").axes:
+        there, absent = (patch.get_data().values for patch in panel.patches)
+        assert (there >= 0).all()
+        assert (absent <= 0).all()
+        assert (there.sum(), absent.sum()) == (pytest.approx(1.0), pytest.approx(-1.0))
 
 
 def test_the_public_names() -> None:
@@ -124,7 +189,15 @@ def test_one_text_is_one_task_or_normaliser() -> None:
     )
     (one,) = choose("small", "silence", "sm_fir", steps=7, items=9)
     assert (one.recipe.steps, one.recipe.batch, one.items, one.normalisers) == (7, 128, 9, ("sm_fir",))
+    options = {"batch": 5, "learning_rate": 0.5, "width": 6, "layers": 3, "heads": 2}
+    (one,) = choose("small", "silence", "sm_fir", **options)  # type: ignore[arg-type]
+    (plain,) = choose("small", "silence", "sm_fir")
+    assert one == replace(plain, recipe=replace(plain.recipe, batch=5, rate=0.5), shape=Shape(6, 3, heads=2))
     for change, message in (
+        ({"batch": 0}, "batch must be at least 1, got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be finite and > 0, got 0"),
+        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"heads": 3}, "width must be a multiple of heads, got width=64, heads=3"),
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"items": 0}, "items must be at least 1, got 0"),
         ({"tasks": "recal"}, "did you mean 'recall'"),
@@ -183,7 +256,12 @@ def test_examples_in_docstrings(name: str) -> None:
     assert results.failed == 0
 
 
-def test_the_command_takes_a_process_per_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cores, processes in ((1, 1), (2, 2), (64, 8)):
+def test_the_command_takes_a_process_per_core_where_there_is_work_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A normaliser of silence is 600 steps x 128 items x 17 places x 3 seeds: 3.9 million, a process 10 million."""
+    for cores, processes, few in ((1, 1, 1), (2, 2, 2), (64, 8, 3)):
         monkeypatch.setattr(probe_run, "cores", lambda cores=cores: cores)
         assert probe_run.default_processes("cpu") == processes
+        assert probe_run.default_processes("cpu", plan("small", 3)) == min(processes, 5)
+        assert probe_run.default_processes("cpu", choose("small", "silence", ["softmax"] * 1)) == 1
+        several = choose("small", "silence", ["softmax", *(f"power_norm(p={p})" for p in range(2, 9))])
+        assert probe_run.default_processes("cpu", several) == few

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import stau_rl
-from stau_rl.calibration.score_analysis import read_scores
+from stau_rl.calibration.score_files import read_scores
 from stau_rl.cli.main import main
 from stau_rl.heads import STau
 from stau_rl.pages.attention_data import TAUS
@@ -145,7 +145,7 @@ def test_arrays_that_torch_does_not_take_are_the_same_scores() -> None:
 @pytest.mark.parametrize(
     ("scores", "mask", "message"),
     [
-        (torch.zeros(3, 4, 5), None, r"must be \[layers, heads, queries, keys\].*got shape \[3, 4, 5\]"),
+        (torch.zeros(5), None, r"must be \[layers, heads, queries, keys\].*got shape \[5\]"),
         (torch.zeros(0, 1, 2, 2), None, "without empty axes"),
         (torch.zeros(1, 1, 2, 2, dtype=torch.int64), None, "must be floating-point numbers, got torch.int64"),
         (torch.full((1, 2, 2, 2), math.nan), None, "scores of layer 0, head 0 hold 4 NaN or"),
@@ -233,7 +233,7 @@ GOOD = np.zeros((1, 1, 2, 2))
         (b"", [], "is no .npz file"),
         (b"some text", [], "is no .npz file"),
         (saved(scores=GOOD)[:80], [], "is no .npz file"),
-        (single(GOOD), [], "is a single array; save it with numpy.savez"),
+        (single(GOOD), [], "is a single array; name it .npy, or save it with"),
         (saved(), [], "has no array 'scores' (arrays: none)"),
         (saved(a=GOOD, b=GOOD), [], "has no array 'scores' (arrays: a, b); name one with --key"),
         (saved(a=GOOD), ["--key", "b"], "has no array 'b' (arrays: a)"),
@@ -247,13 +247,18 @@ GOOD = np.zeros((1, 1, 2, 2))
         (changed(saved(scores=GOOD), local=(6, 1), central=(-8, 1)), [], "scores cannot be read: File 'scores.npy' is"),
         (changed(saved(scores=GOOD), local=(8, 99), central=(-10, 99)), [], "scores cannot be read: That compression"),
         (saved(scores=GOOD.astype(int)), [], "must be float16, float32 or float64, got int64"),
-        (saved(scores=GOOD[0]), [], "must be [layers, heads, queries, keys]"),
+        (saved(scores=GOOD[0, 0, 0]), [], "must be [layers, heads, queries, keys]"),
         (saved(scores=GOOD * np.nan), [], "scores of layer 0, head 0 hold 4 NaN or +inf where unmasked"),
         (saved(scores=GOOD, mask=np.ones((2, 2))), [], "mask must be boolean"),
         (saved(scores=GOOD, mask=np.ones((3, 2), bool)), [], "a mask of shape [3, 2] does not fit"),
         (saved(scores=GOOD), ["--key", ""], "has no array '' (arrays: scores)"),
         (saved(scores=GOOD), ["--eps", "-1"], "eps must be finite and >= 0, got -1"),
         (saved(scores=GOOD), ["--out", "nowhere/t.csv"], "there is no folder"),
+        (saved(scores=GOOD), ["--head", "sparsemax"], "head='sparsemax' needs a head that it is compared with"),
+        (saved(scores=GOOD), ["--against", "s_tua"], "unknown head 's_tua'; did you mean 's_tau'"),
+        (saved(scores=GOOD), ["--against", "softmax(beta=0.1*t)"], "against=softmax(beta=0.1*t) changes with t"),
+        (saved(scores=GOOD), ["--rows", "1"], "rows must be at least 2, got 1"),
+        (saved(scores=GOOD), ["--rows", "2", "--seed", "-1"], "seed must be at least 0, got -1"),
         (saved(scores=GOOD), ["--out", "."], "--out: . is a folder; name a file, such as analysis.csv"),
     ],
 )

@@ -144,6 +144,18 @@ def ranges(**sizes: int) -> dict[str, range]:
     return found
 
 
+def one_query(tokens: Tensor, slot: Tensor) -> Batch:
+    """A batch of items of one query, the last of their places, none of which is padding or louder than others.
+
+    Args:
+        tokens: int64 [..., n].
+        slot: int64 [..., 1], the place of the value that is asked for, which is the answer.
+    """
+    here = torch.ones_like(tokens, dtype=torch.bool)
+    query = torch.full_like(slot, tokens.shape[-1] - 1)
+    return Batch(tokens, here, query, slot, tokens.gather(-1, slot), here.float())
+
+
 def loudness(draws: Draws, stream: int, length: int, amplitude: float) -> Tensor:
     """exp(amplitude z), z standard normal, for every place but the last: float32 [..., length]."""
     if amplitude == 0:

@@ -67,7 +67,7 @@ def match_sharpness(
         raise ValueError(f"on must be 'slope' or 'entropy', got {on!r}")
     if scores is None:
         raise ValueError("on='entropy' needs scores")
-    return _match_entropy(reference, family, family.sharpness, lambda head: mean_entropy(head, scores, dim, mask))
+    return match_entropy(reference, family, lambda head: mean_entropy(head, scores, dim, mask))
 
 
 def mean_entropy(head: Head, scores: Tensor, dim: int = -1, mask: Tensor | None = None) -> float:
@@ -109,7 +109,15 @@ def _match_slope(reference: Head, family: Head, name: str) -> Head:
         ) from None
 
 
-def _match_entropy(reference: Head, family: Head, name: str, entropy: Callable[[Head], float]) -> Head:
+def match_entropy(reference: Head, family: Head, entropy: Callable[[Head], float]) -> Head:
+    """The family's head with its sharpness set so that `entropy` gives what it gives for the reference.
+
+    Raises:
+        ValueError: the family has no sharpness parameter, or no value of it will do.
+    """
+    name = family.sharpness
+    if name is None:
+        raise ValueError(f"{family.name} has no sharpness parameter to set")
     target = entropy(reference)
     tolerance = ENTROPY_TOLERANCE * max(1.0, target)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stau_rl.cli.options import OptionalCount, OptionalPath, Paths, Texts
+from stau_rl.cli.options import OptionalCount, OptionalNumber, OptionalPath, Paths, Texts
 from stau_rl.cli.resumable import Resumable
 
 
@@ -15,8 +15,8 @@ class Probe(Resumable):
 
     It trains small attention heads and asks them.
 
-    Every normaliser is trained from the same starts on the same items, several seeds each; the tables show the median
-    and, in brackets, the worst seed.
+    Every normaliser is trained from the same starts on the same items, several seeds each; the table shows means over
+    seeds and their 95 % intervals.
 
     Example: stau-rl probe --task silence --normaliser sm_fir --normaliser "pn_fir_tau(p=4)" --seeds 5
     """
@@ -31,17 +31,33 @@ class Probe(Resumable):
     """An attention head, such as sm_fir or "power_norm(p=4)"; repeat it. Default: the plan's."""
     seeds: OptionalCount = None
     """How many seeds. Default: 3 for small, 5 for full; a part on claims has its own number."""
+    layers: OptionalCount = None
+    """Attention layers. Default: the plan's, 1 for most tasks."""
+    heads: OptionalCount = None
+    """Attention heads per layer, each of width / heads. Default: 1."""
+    width: OptionalCount = None
+    """Width of the residual stream. Default: 64."""
+    steps: OptionalCount = None
+    """Optimiser steps. Default: the plan's, 600 for most of small, 1000 for most of full."""
+    batch: OptionalCount = None
+    """Items per step and model. Default: 128."""
+    learning_rate: OptionalNumber = None
+    """Peak learning rate; it rises over the first 100 steps and falls along a cosine. Default: 0.002."""
+    items: OptionalCount = None
+    """Test items per seed. Default: the plan's, 1024 for most of small, 4096 for most of full."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU if there is one."""
     processes: OptionalCount = None
-    """Groups of models trained at a time, each in a process of one thread. Default: on the CPU the cores, on a GPU half
-    of them; at most 8."""
+    """Groups of models trained at a time, each in a process of one thread. Default: on the CPU the cores, fewer for
+    little work, on a GPU half of them; at most 8."""
     plugin: Paths = ()
-    """A Python file that registers heads of your own; repeat it."""
+    """A Python file that registers heads or tasks of your own; repeat it."""
     out: OptionalPath = None
     """Folder of the probe. Default: runs/probe-DATE-TIME."""
     resume: bool = False
     """Keep the groups of models that --out holds already and train the rest."""
+    details: bool = False
+    """Print every metric, its median and worst seed, in place of the overview."""
     dry_run: bool = False
     """Train nothing: print what would be trained, and the seconds that it would take on an H200."""
 
@@ -58,9 +74,21 @@ class Probe(Resumable):
 
         self.check_resume()
         load_plugins(self.plugin)
-        settings = choose(self.size, self.task, self.normaliser, self.seeds)
+        settings = choose(
+            self.size,
+            self.task,
+            self.normaliser,
+            self.seeds,
+            self.steps,
+            self.items,
+            self.batch,
+            self.learning_rate,
+            self.width,
+            self.layers,
+            self.heads,
+        )
         total = count_groups(settings, self.device)
-        processes = default_processes(self.device) if self.processes is None else self.processes
+        processes = default_processes(self.device, settings) if self.processes is None else self.processes
         if self.dry_run:
             wide_console().print(estimate(settings, processes), highlight=False, markup=False, soft_wrap=True)
             return
@@ -69,7 +97,7 @@ class Probe(Resumable):
         with progress_bar(total, nothing_yet(self.out, self.resume)) as report:
             result = run_settings(settings, self.device, out, self.resume, report, self.plugin, processes)
         console = wide_console()
-        console.print(result.render())
+        console.print(result.render(self.details))
         took = time.perf_counter() - started
-        line = f"{total} groups of models in {took:.0f} s. All rows: {out / 'probe.csv'}; figures beside it."
+        line = f"{total} groups of models in {took:.0f} s. All rows: {out / 'probe.csv'}; curves and figures beside it."
         console.print(line, highlight=False, markup=False, soft_wrap=True)

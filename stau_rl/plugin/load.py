@@ -1,4 +1,4 @@
-"""Loading files of plug-ins."""
+"""Loading files of plug-ins: heads and tasks of your own."""
 
 import hashlib
 import sys
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from stau_rl.envs.tasks import TASKS
 from stau_rl.files.whole import refuse_undecodable
 from stau_rl.heads import HEADS
 from stau_rl.plugin.plugin_head import PluginHead, forget
+from stau_rl.plugin.plugin_task import forget_task, own_source
 from stau_rl.plugin.source import FILE_HASH
 
 
@@ -16,14 +18,14 @@ def load_plugin(path: str | Path) -> list[str]:
     """Run a plug-in file; the same file again does nothing.
 
     Args:
-        path: a Python file that registers one or more heads with `stau_rl.plugin.head`. It is run as Python: load
-            only files that you trust.
+        path: a Python file that registers one or more heads with `stau_rl.plugin.head`, or tasks with
+            `stau_rl.plugin.task`. It is run as Python: load only files that you trust.
 
     Returns:
-        The names of the heads it registers.
+        The names of the heads it registers, then those of the tasks.
 
     Raises:
-        ValueError: the file is missing, raises an error, or registers nothing; then no head of it stays registered.
+        ValueError: the file is missing, raises an error, or registers nothing; then nothing of it stays registered.
 
     Examples:
         >>> import tempfile
@@ -43,7 +45,7 @@ def load_plugin(path: str | Path) -> list[str]:
     except OSError as error:
         raise ValueError(f"plug-in {path}: {error.strerror or error}") from None
     digest = hashlib.sha256(text).hexdigest()
-    before = set(HEADS)
+    before, tasks_before = set(HEADS), set(TASKS)
     module_name = f"stau_rl_plugin_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     module = ModuleType(module_name)
     module.__dict__.update({"__file__": str(file), FILE_HASH: digest})
@@ -56,11 +58,19 @@ def load_plugin(path: str | Path) -> list[str]:
             for head in HEADS.values()
             if issubclass(head, PluginHead) and (head.plugin.file, head.plugin.sha256) == (str(file), digest)
         ]
+        for name, kind in TASKS.items():
+            source = own_source(kind)
+            if source is not None and (source.file, source.sha256) == (str(file), digest):
+                ours.append(name)
         if not ours:
-            raise ValueError("it registers no head; decorate a function with stau_rl.plugin.head")
+            raise ValueError(
+                "it registers no head; decorate a function with stau_rl.plugin.head, or a class with plugin.task"
+            )
     except (Exception, SystemExit) as error:
         for added in [name for name in HEADS if name not in before and issubclass(HEADS[name], PluginHead)]:
             forget(added)
+        for added in [name for name in TASKS if name not in tasks_before]:
+            forget_task(added)
         del sys.modules[module_name]
         if old is not None:
             sys.modules[module_name] = old

@@ -1,7 +1,9 @@
 """Choosing what a probe trains: settings of a plan by task and normaliser, or a task of one's own."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from stau_rl.envs.tasks import TASKS, Task, parse_task
 from stau_rl.probe.claims_plan import PARTS, claims
@@ -16,6 +18,11 @@ def choose(
     seeds: int | None = None,
     steps: int | None = None,
     items: int | None = None,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    width: int | None = None,
+    layers: int | None = None,
+    heads: int | None = None,
 ) -> list[Setting]:
     """The settings that some options ask for.
 
@@ -32,6 +39,11 @@ def choose(
         seeds: how many; 3 for small, 5 for full and a part's own number for claims if not given.
         steps: optimiser steps, in place of the plan's.
         items: test items per seed, in place of the plan's.
+        batch: items per step and model, in place of the plan's.
+        learning_rate: its peak, in place of the plan's.
+        width: of the residual stream, in place of the plan's.
+        layers: attention layers, in place of the plan's.
+        heads: attention heads per layer, each of width / heads, in place of the plan's.
 
     Raises:
         ValueError: a text does not parse, or a number is out of range.
@@ -47,16 +59,29 @@ def choose(
             task = _own_task(text, [*(setting.part for setting in settings), *PARTS])
             # A task that the size leaves out is trained as the whole plan trains it.
             known = [*settings, *plan("full", len(settings[0].seeds))]
-            like = next(setting for setting in known if parse_task(setting.task).name == task.name)
+            # A task of one's own is trained as recall is.
+            like = next((one for one in known if parse_task(one.task).name == task.name), settings[0])
             mine = [replace(like, part=PART, task=text, factors=())]
         kept += [setting for setting in mine if setting not in kept]
     if normalisers:
         kept = [replace(setting, normalisers=tuple(dict.fromkeys(normalisers))) for setting in kept]
-    if steps is not None:
-        kept = [replace(setting, recipe=replace(setting.recipe, steps=steps)) for setting in kept]
-    if items is not None:
-        kept = [replace(setting, items=items) for setting in kept]
-    return kept
+    if learning_rate is not None and not 0 < learning_rate < math.inf:
+        raise ValueError(f"learning_rate must be finite and > 0, got {learning_rate}")
+    recipe = _given(steps=steps, batch=batch, rate=learning_rate)
+    shape = _given(width=width, layers=layers, heads=heads)
+    return [
+        replace(
+            setting,
+            recipe=replace(setting.recipe, **recipe),
+            shape=replace(setting.shape, **shape),
+            **_given(items=items),
+        )
+        for setting in kept
+    ]
+
+
+def _given(**values: float | None) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _own_task(text: str, parts: Sequence[str]) -> Task:

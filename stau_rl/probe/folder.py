@@ -3,10 +3,11 @@
 | file | what it holds |
 | --- | --- |
 | `groups/*.csv` | a row per normaliser, seed and length of one group; written last, so a group that has it is whole |
-| `groups/*.npz` | example rows of attention weights, and how the row masses are spread |
+| `groups/*.npz` | example rows of attention weights, how the row masses are spread, learning curves |
 | `probe.csv` | all rows, in the order of the plan |
 | `summary.csv` | median, worst seed and interval of every metric |
-| `*.png` | attention maps and histograms of row mass |
+| `curves.csv` | loss and share of right answers of every model, at a hundred steps of its training |
+| `*.png` | attention maps, histograms of row mass, learning curves |
 | `timing.json` | seconds of each group: the only file that differs between two runs |
 
 Every file is written whole or not at all.
@@ -24,7 +25,7 @@ from stau_rl.files.finished import FinishedFolder, keep_seconds, read_table, wri
 from stau_rl.files.whole import whole_file
 from stau_rl.probe.metrics import METRICS
 
-GROUPS, TABLE, SUMMARY = "groups", "probe.csv", "summary.csv"
+GROUPS, TABLE, SUMMARY, CURVES = "groups", "probe.csv", "summary.csv", "curves.csv"
 TEXTS = (
     "part",
     "task",
@@ -47,7 +48,7 @@ class ProbeFolder(FinishedFolder):
     """The folder of one probe; its pieces are groups of models that were trained together, by name."""
 
     made_for, holds, pieces = "a probe", "a probe", GROUPS
-    tables = (TABLE, SUMMARY, "maps-*.png", "masses-*.png")
+    tables = (TABLE, SUMMARY, CURVES, "maps-*.png", "masses-*.png", "curves-*.png")
 
     def groups(self) -> set[str]:
         """Names of the groups that are there, whole or not."""

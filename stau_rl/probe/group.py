@@ -12,6 +12,7 @@ from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
 from stau_rl.envs.tasks.task import Task
 from stau_rl.machine.stamp import current_commit
+from stau_rl.probe.curves import Curves
 from stau_rl.probe.folder import COLUMNS, Maps
 from stau_rl.probe.metrics import evaluate
 from stau_rl.probe.model import ProbeModels
@@ -56,7 +57,8 @@ def train_group(
     task, recipe, shape = parse_task(setting.task), setting.recipe, setting.shape
     specs = [parse_attention(text) for text in setting.normalisers]
     models = ProbeModels(task, specs, setting.seeds, shape, device)
-    dead = train(models, recipe, tick).tolist()
+    curves = Curves(len(specs) * len(setting.seeds), recipe.steps)
+    dead = train(models, recipe, tick, curves).tolist()
     learned = models.learned_texts()
     common: dict[str, Any] = {
         "part": setting.part,
@@ -94,20 +96,27 @@ def train_group(
             }
             rows.append(common | own | {name: values[model] for name, values in plain.items()})
     assert masses is not None
+    weights, slots = _examples(models, setting.tested)
     maps: Maps = {
-        "weights": _examples(models, setting.tested)[:: len(setting.seeds)],
+        "weights": weights[:: len(setting.seeds)],
+        "slots": slots,
         "masses": masses.unflatten(0, (len(specs), len(setting.seeds))).sum(1).cpu().numpy(),
         "normalisers": np.array(setting.normalisers),
         "setting": np.array([setting.part, setting.task]),
+        **curves.arrays(setting.seeds),
     }
     return pd.DataFrame(rows, columns=list(COLUMNS)), maps
 
 
 @torch.no_grad()
-def _examples(models: ProbeModels, task: Task) -> Any:
-    """Weights of the first query of the first items of the test: float32 [models, examples, keys]."""
-    _, seen = models.forward(items(models, task, EVALUATION, _EXAMPLES))
-    return seen.weights[:, :, 0].cpu().numpy()
+def _examples(models: ProbeModels, task: Task) -> tuple[Any, Any]:
+    """Weights of the first query of the first items of the test, float32 [models, examples, keys].
+
+    And the right slot of each item of the first seed, -1 where its key is absent, int64 [examples].
+    """
+    batch = items(models, task, EVALUATION, _EXAMPLES)
+    _, seen = models.forward(batch)
+    return seen.weights[:, :, 0].cpu().numpy(), batch.slot[0, :, 0].cpu().numpy()
 
 
 def device_name(device: torch.device) -> str:

@@ -26,12 +26,23 @@ class Shape:
         positions: `learned` embeddings, `rotary` queries and keys, or `none`: without positions one causal layer sees
             no order but that of smoothed or convolved keys.
         heads: attention heads per layer, each of width D / heads.
+
+    Raises:
+        ValueError: a number is out of its range, or the width is no multiple of the heads.
     """
 
     width: int = 64
     layers: int = 1
     positions: str = "learned"
     heads: int = 1
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("width", "layers", "heads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width % self.heads:
+            raise ValueError(f"width must be a multiple of heads, got width={self.width}, heads={self.heads}")
 
     def settings(self, task: Task) -> ModelSettings:
         """The whole shape of models for a task."""

@@ -9,7 +9,9 @@ from itertools import pairwise
 from stau_rl.agents.attention.attention_normalisers import LOW, NormaliserGroup
 from stau_rl.agents.attention.attention_spec import parse_attention
 from stau_rl.envs.tasks import parse_task
+from stau_rl.envs.tasks.check import check_task
 from stau_rl.envs.tasks.task import Task
+from stau_rl.plugin.plugin_task import own_source
 from stau_rl.probe.model import Shape
 from stau_rl.probe.train import Recipe
 
@@ -79,6 +81,9 @@ class Setting:
     def __post_init__(self) -> None:
         """Parse every text and try what it asks for, so that a mistake shows before anything is trained."""
         task = parse_task(self.task)
+        if own_source(type(task)) is not None:
+            # Items of the default fields were looked at when it was registered.
+            check_task(task)
         for text in self.normalisers:
             # Refuses learned parameters that start on their bound.
             NormaliserGroup([parse_attention(text)], 1)
@@ -133,6 +138,9 @@ class Setting:
         decides = asdict(self) | {"device": device, "plugins": sorted(plugins)}
         if any(parse_attention(text).calibrate == "threshold" for text in self.normalisers):
             decides["threshold_quantile"] = LOW
+        own = {text: own_source(type(parse_task(text))) for text in (self.task, self.test) if text}
+        if any(own.values()):
+            decides["task_code"] = {text: source.sha256 for text, source in own.items() if source is not None}
         return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:16]
 
 

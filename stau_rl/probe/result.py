@@ -10,7 +10,9 @@ import pandas as pd
 from rich.console import RenderableType
 
 from stau_rl.files.finished import write_table
-from stau_rl.probe.folder import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder, read_group, read_probe
+from stau_rl.probe.curves import curve_table
+from stau_rl.probe.folder import COLUMNS, CURVES, SUMMARY, TABLE, Maps, ProbeFolder, read_group, read_probe
+from stau_rl.probe.overview import overview
 from stau_rl.probe.summary import render, summary
 
 if TYPE_CHECKING:
@@ -34,7 +36,9 @@ class ProbeResult:
         rows: a row per setting, normaliser, seed and length, with the columns `stau_rl.probe.folder.COLUMNS`.
         maps: for each group of models that trained together `weights`, float32 [normalisers, examples, keys], of the
             first seed; `masses`, int64 [normalisers, 2, bins], counts of row masses of all seeds on queries with and
-            without an answer; `normalisers`; and `setting`, its part of the plan and its task.
+            without an answer; `normalisers`; `setting`, its part of the plan and its task; `slots`, int64 [examples],
+            the right place of each example, -1 where the key is absent; and what `stau_rl.probe.curves` keeps. Groups
+            of an older version lack the last two.
     """
 
     rows: pd.DataFrame
@@ -74,24 +78,37 @@ class ProbeResult:
         """
         return summary(self.rows)
 
-    def render(self) -> RenderableType:
-        """Tables for a rich console, at least 120 columns wide: what `stau-rl probe` prints."""
-        return render(self.rows)
+    def curves(self) -> pd.DataFrame:
+        """A row per model and step that was looked at: loss and share of right answers, of items not yet learned.
+
+        Returns:
+            Columns `part, task, normaliser, seed, step, loss, right`; see `stau_rl.probe.curves.curve_table`.
+        """
+        return curve_table(self.maps)
+
+    def render(self, details: bool = False) -> RenderableType:
+        """Tables for a rich console: what `stau-rl probe` prints.
+
+        Args:
+            details: every metric with its median and worst seed, at least 120 columns wide; without, one table of the
+                metrics that tell most, with intervals over seeds.
+        """
+        return render(self.rows) if details else overview(self.rows)
 
     def plot(self, kind: str = "masses", setting: str | None = None) -> "Figure":
         """Draw one setting, a panel per normaliser.
 
         Args:
-            kind: `masses`, how the mass of the rows is spread on queries with and without an answer; or `maps`, the
-                weights of a few queries.
+            kind: `masses`, how the mass of the rows is spread on queries with and without an answer; `maps`, the
+                weights of a few queries; or `curves`, the share of right answers while it trained.
             setting: the part of the plan, or the task; None for the first.
 
         Raises:
             ValueError: there is no such kind or setting.
         """
-        from stau_rl.probe.plot import draw_maps, draw_masses
+        from stau_rl.probe.plot import draw_curves, draw_maps, draw_masses
 
-        kinds = {"masses": draw_masses, "maps": draw_maps}
+        kinds = {"masses": draw_masses, "maps": draw_maps, "curves": draw_curves}
         if kind not in kinds:
             raise ValueError(f"kind must be one of {', '.join(kinds)}, got {kind!r}")
         found = [names for names in self.settings if setting is None or setting in names]
@@ -99,7 +116,12 @@ class ProbeResult:
             known = dict.fromkeys(name for names in self.settings for name in names)
             raise ValueError(f"setting must be one of {', '.join(known)}, got {setting!r}")
         part, task = found[0]
-        return kinds[kind]([group for group in self.maps if (*group["setting"],) == (part, task)], task)
+        groups = [group for group in self.maps if (*group["setting"],) == (part, task)]
+        if kind == "curves":
+            groups = [group for group in groups if "curve_steps" in group]
+            if not groups:
+                raise ValueError(f"{task} was trained before learning curves were kept; train it anew")
+        return kinds[kind](groups, task)
 
     def save(self, directory: str | Path) -> None:
         """Write the files of a probe's folder, as `stau_rl.probe.folder` lists them; `load` gives the result back.
@@ -124,9 +146,10 @@ class ProbeResult:
             type(self).of(kept).write_tables(folder.path)
 
     def write_tables(self, folder: Path) -> None:
-        """Write what is written once all groups are there: both tables and the figures."""
+        """Write what is written once all groups are there: the tables and the figures."""
         write_table(folder / TABLE, self.rows)
         write_table(folder / SUMMARY, self.summary())
+        write_table(folder / CURVES, self.curves(), digits=6)
         # Batch machines may lack what draws; a resumed run elsewhere draws from the same files.
         with suppress(ModuleNotFoundError):
             from stau_rl.probe.plot import save_figures

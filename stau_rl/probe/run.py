@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
+from stau_rl.envs.tasks import parse_task
 from stau_rl.machine.pool import require_guard
 from stau_rl.machine.report import Report
 from stau_rl.machine.threads import cores, one_torch_thread
@@ -21,6 +22,8 @@ from stau_rl.probe.pool import Played, ProbePool, named_errors
 from stau_rl.probe.result import ProbeResult
 
 MOST_PROCESSES = 8
+PLACES = 10_000_000
+"""Work of a process that is worth its start: places that a layer of a model is trained on, half a minute of a core."""
 
 
 def run_probe(
@@ -36,6 +39,12 @@ def run_probe(
     report: Report | None = None,
     plugins: Sequence[str | Path] = (),
     processes: int = 1,
+    *,
+    batch: int | None = None,
+    learning_rate: float | None = None,
+    width: int | None = None,
+    layers: int | None = None,
+    heads: int | None = None,
 ) -> ProbeResult:
     """Train small attention heads and ask: do they find the right slot, and are they silent where there is none?
 
@@ -51,8 +60,8 @@ def run_probe(
     So few steps teach nothing, but softmax's mass is 1 whatever it learns: it cannot be silent.
 
     Args:
-        tasks: parts of the plan such as `silence` or `length`, or tasks such as `recall(distractor_ratio=0.5)`; one
-            text or several. Empty for the whole plan.
+        tasks: parts of the plan such as `silence` or `length`, or tasks such as `recall(distractor_ratio=0.5)`, a
+            plug-in's too; one text or several. Empty for the whole plan.
         normalisers: attention heads such as `sm_fir` or `power_norm(p=4)`; one text or several. Empty for the plan's.
         size: of the plan: `small` takes minutes on two cores, `full` minutes on a large GPU.
         seeds: how many, 0, 1, ...; by default 3 for `small`, 5 for `full`.
@@ -63,9 +72,14 @@ def run_probe(
         out: a folder to fill, which `stau_rl.probe.folder` describes.
         resume: the folder may hold finished groups of models, which are not trained again.
         report: called with a group of models, its steps that are done (its test counts as one), and all of them.
-        plugins: the files of plug-ins that were loaded; their content is part of a group's identity.
+        plugins: the files of plug-ins that were loaded, of heads or tasks; their content is part of a group's identity.
         processes: how many groups are trained at a time, each in a process of its own; 1 for this process. Where there
             are more, a script needs the guard `if __name__ == "__main__":`. Each trains on one thread.
+        batch: items per step and model, in place of the plan's.
+        learning_rate: its peak, in place of the plan's.
+        width: of the residual stream, in place of the plan's.
+        layers: attention layers, in place of the plan's.
+        heads: attention heads per layer, each of width / heads, in place of the plan's.
 
     Returns:
         Rows, summary and figures.
@@ -74,7 +88,7 @@ def run_probe(
         ValueError: a text does not parse, a number is out of range, the device is not there, the folder is not free, or
             a group failed; what is finished is kept.
     """
-    settings = choose(size, tasks, normalisers, seeds, steps, items)
+    settings = choose(size, tasks, normalisers, seeds, steps, items, batch, learning_rate, width, layers, heads)
     return run_settings(settings, device, out, resume, report, plugins, processes)
 
 
@@ -166,14 +180,18 @@ def find_device(text: str) -> torch.device:
     return device
 
 
-def default_processes(device: str) -> int:
+def default_processes(device: str, settings: Sequence[Setting] = ()) -> int:
     """How many processes the command shares its work among, at most 8.
 
-    On a CPU one per core. On a GPU every second core drives one: a process that trains small models waits for its own
+    On a CPU one per core, or fewer where the settings are soon trained: a process of its own takes as long to start as
+    some groups take. On a GPU every second core drives one: a process that trains small models waits for its own
     launches of kernels while the GPU idles.
 
     Raises:
         ValueError: the device is not there.
     """
-    each = 1 if find_device(device).type == "cpu" else 2
-    return max(1, min(MOST_PROCESSES, cores() // each))
+    if find_device(device).type != "cpu":
+        return max(1, min(MOST_PROCESSES, cores() // 2))
+    most = min(MOST_PROCESSES, cores())
+    places = sum(one.work * len(one.seeds) * one.recipe.batch * parse_task(one.task).length for one in settings)
+    return max(1, min(most, places // PLACES) if settings else most)

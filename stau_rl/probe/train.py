@@ -56,13 +56,20 @@ class Recipe:
         return self.rate * 0.5 * (1 + math.cos(math.pi * (step - self.warm_up) / max(1, self.steps - self.warm_up)))
 
 
-def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | None = None) -> Tensor:
+def train(
+    models: ProbeModels,
+    recipe: Recipe,
+    report: Callable[[int], None] | None = None,
+    watch: Callable[[int, Tensor, Tensor], None] | None = None,
+) -> Tensor:
     """Train models in place.
 
     Args:
         models: the models.
         recipe: how.
         report: called with the number of finished steps, now and then.
+        watch: called in every step with its number, the logits [models, items, queries, vocabulary] before it and the
+            right answers [models, items, queries].
 
     Returns:
         Dead-row share of the first batch, before any step and after calibration: [models].
@@ -79,6 +86,8 @@ def train(models: ProbeModels, recipe: Recipe, report: Callable[[int], None] | N
         if step == 0:
             dead = (seen.mass.detach() < DEAD).float().mean((1, 2))
         target = batch.target.repeat(len(models.specs), 1, 1)
+        if watch is not None:
+            watch(step, logits, target)
         # A sum over models of means over items: no model's gradient depends on how many others there are.
         loss = cross_entropy(logits.flatten(0, 2), target.flatten(), reduction="sum") / target[0].numel()
         optimiser.param_groups[0]["lr"] = recipe.rate_at(step)
