@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,13 @@ from rich.table import Table
 from rich.text import Text
 
 from stau_rl.cli.main import main
+from stau_rl.pages.paths import RESULTS
+from stau_rl.regret.report import render
+from stau_rl.regret.run import run_regret
+from stau_rl.rl_study.results import RLResults
+from stau_rl.rl_study.table import render as rl_table
 from stau_rl.terminal.console import TableConsole, wide_console
+from stau_rl.terminal.glossary import HINT, to_explain
 from stau_rl.terminal.streams import PatientStream, patient_streams
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,3 +173,47 @@ def test_the_streams_come_back() -> None:
     with patient_streams():
         assert isinstance(sys.stdout, PatientStream)
     assert (sys.stdout, sys.stderr) == before
+
+
+@pytest.fixture
+def on_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Standard output says that it is a terminal; what was told is kept in a folder of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    return tmp_path
+
+
+def test_what_columns_mean_is_told_once_on_a_terminal(on_terminal: Path) -> None:
+    assert [to_explain("regret", asked=False) for _ in range(3)] == [True, False, False]
+    assert to_explain("study", asked=False)
+    assert to_explain("regret", asked=True)
+    # Where no note can be left it is told every time.
+    (on_terminal / "stau_rl" / "explained" / "study").unlink()
+    shutil.rmtree(on_terminal / "stau_rl")
+    (on_terminal / "stau_rl").write_text("in the way")
+    assert [to_explain("study", asked=False) for _ in range(2)] == [True, True]
+
+
+def test_elsewhere_it_is_told_every_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert [to_explain("regret", asked=False) for _ in range(2)] == [True, True]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_says_what_its_columns_mean_or_how_to_ask() -> None:
+    result = run_regret("bernoulli(k=2)", ["random", "ucb1"], 20, 8)
+    told, hinted = ("\n".join(_shown(80, render(result, explain))) for explain in (True, False))
+    assert "Differences are paired by instance" in " ".join(told.split())
+    assert HINT not in told
+    assert "paired by instance" not in " ".join(hinted.split())
+    assert HINT in hinted
+    assert max(map(len, told.splitlines())) <= 80
+
+
+def test_the_table_of_a_study_of_training_fits_a_terminal() -> None:
+    results = RLResults.load(RESULTS)
+    lines = _shown(80, rl_table(results, explain=True))
+    assert max(map(len, lines)) <= 80
+    whole = " ".join(_shown(200, rl_table(results, explain=False), terminal=False))
+    assert HINT in whole
+    assert all(task in whole for task in results.tasks)

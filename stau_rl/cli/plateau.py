@@ -52,6 +52,8 @@ class Plateau(Resumable):
     """Folder of the benchmark. Default: runs/plateau-DATE-TIME."""
     resume: bool = False
     """Keep the cells that --out holds already and play the rest."""
+    explain: bool = False
+    """Say what the columns mean, as on a terminal the first time."""
 
     work, kept = "benchmark", "finished cells are kept"
 
@@ -64,6 +66,7 @@ class Plateau(Resumable):
         from stau_rl.plateau.result import PlateauResult
         from stau_rl.plugin.load import load_plugins
         from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.glossary import to_explain
         from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
@@ -86,7 +89,7 @@ class Plateau(Resumable):
             result = PlateauResult(play_cells(cells, out, self.resume, self.device, report))
         rows = result.table()
         console = wide_console(width(rows))
-        console.print(render(rows))
+        console.print(render(rows, to_explain("plateau", self.explain)))
         files = f"Rows: {out / TABLE}, curves: {out / CURVES}"
         try:
             result.save(out)

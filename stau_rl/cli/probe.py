@@ -60,6 +60,8 @@ class Probe(Resumable):
     """Print every metric, its median and worst seed, in place of the overview."""
     dry_run: bool = False
     """Train nothing: print what would be trained, and the seconds that it would take on an H200."""
+    explain: bool = False
+    """Say what the columns mean, as on a terminal the first time."""
 
     work, kept = "probe", "finished groups are kept"
 
@@ -70,6 +72,7 @@ class Probe(Resumable):
         from stau_rl.probe.cost import estimate
         from stau_rl.probe.run import count_groups, default_processes, run_settings
         from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.glossary import to_explain
         from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
@@ -97,7 +100,7 @@ class Probe(Resumable):
         with progress_bar(total, nothing_yet(self.out, self.resume)) as report:
             result = run_settings(settings, self.device, out, self.resume, report, self.plugin, processes)
         console = wide_console()
-        console.print(result.render(self.details))
+        console.print(result.render(self.details, to_explain("probe", self.explain)))
         took = time.perf_counter() - started
         line = f"{total} groups of models in {took:.0f} s. All rows: {out / 'probe.csv'}; curves and figures beside it."
         console.print(line, highlight=False, markup=False, soft_wrap=True)

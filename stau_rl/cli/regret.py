@@ -92,6 +92,9 @@ class Regret:
     histories: OptionalCount = None
     """Also write every step of so many first instances, histories.parquet in the run directory."""
 
+    explain: bool = False
+    """Say what the columns mean, as on a terminal the first time."""
+
     after_stop = ""
 
     def run(self) -> None:
@@ -109,6 +112,7 @@ class Regret:
             from stau_rl.regret.rivals import best_against_best, told
             from stau_rl.regret.run import run_regret
             from stau_rl.terminal.console import wide_console
+            from stau_rl.terminal.glossary import to_explain
             from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         published = None if self.problem is None else problem(self.problem)
@@ -169,7 +173,7 @@ class Regret:
             labels = zip(spec["arm_labels"], spec["means"], strict=True)
             means = ", ".join(f"{label}: {mean:.4g}" for label, mean in labels)
             console.print(f"{len(spec['means'])} arms, mean reward of each: {means}", highlight=False, markup=False)
-        console.print(render(result))
+        console.print(render(result, to_explain("regret", self.explain)))
         if published and published.rivals and not self.policy:
             lines = [
                 f"{published.title} Source: {published.source}.",

@@ -66,6 +66,8 @@ class RLStudy(Resumable):
     """Keep the runs that --out holds and play the rest. rl_runs.csv and rl_curves.csv are written
     anew and hold only the tasks, families, seeds and lengths that are asked for now; the files of other finished runs
     stay under runs/, for when they are asked for again."""
+    explain: bool = False
+    """Say what the columns mean, as on a terminal the first time."""
 
     work, kept = "study", "finished runs are kept"
 
@@ -75,8 +77,10 @@ class RLStudy(Resumable):
         from stau_rl.rl_study.folder import RUNS, RLStudyFolder, unused_runs, unused_text
         from stau_rl.rl_study.plan import estimate, plan
         from stau_rl.rl_study.play import run_rl_study
+        from stau_rl.rl_study.table import render
         from stau_rl.rl_study.tasks import FAMILIES, TASKS, distinct, parse_family, task_named
         from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.glossary import to_explain
         from stau_rl.terminal.progress import nothing_yet, steps_bar
 
         self.check_resume()
@@ -114,7 +118,7 @@ class RLStudy(Resumable):
                 plugins=self.plugin,
                 report=lambda what, done, total: bar(done),
             )
-        say(str(result))
+        console.print(render(result, to_explain("rl-study", self.explain)))
         if unused := unused_runs(out, result.runs, families, self.shorter, tasks):
             say(unused_text(out, unused))
         say(f"Rows: {out / RUNS}")

@@ -46,6 +46,8 @@ class Study(Resumable):
     """Folder of the study. Default: runs/study-DATE-TIME."""
     resume: bool = False
     """Keep the settings that --out holds already and play the rest; its base settings must be these."""
+    explain: bool = False
+    """Say what the columns mean, as on a terminal the first time."""
 
     work, kept = "study", "finished settings are kept"
 
@@ -57,6 +59,7 @@ class Study(Resumable):
         from stau_rl.study.report import TABLE_WIDTH, render
         from stau_rl.study.result import StudyResult
         from stau_rl.terminal.console import wide_console
+        from stau_rl.terminal.glossary import to_explain
         from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
@@ -77,7 +80,7 @@ class Study(Resumable):
             rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
         result = StudyResult(rows, tuple(plan.notes))
         console = wide_console(TABLE_WIDTH)
-        console.print(render(result.table()))
+        console.print(render(result.table(), to_explain("study", self.explain)))
         for note in result.notes:
             console.print(f"Left out: {note}.", highlight=False, markup=False, soft_wrap=True)
         took = time.perf_counter() - started

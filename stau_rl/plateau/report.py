@@ -10,6 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from stau_rl.terminal.glossary import HINT
+
 EDGES = {"low": "v", "high": "^"}
 LEFT = 0.005
 """Share of draws from which it is told that they were there and left again."""
@@ -17,8 +19,8 @@ HEAD, CELL, GAP = 34, 22, 2
 """Columns of text: of a head, of a cell such as `>20000 [15696, >20000]`, and between two cells."""
 
 
-def render(rows: pd.DataFrame) -> RenderableType:
-    """The tables and what they mean, for a rich console."""
+def render(rows: pd.DataFrame, explain: bool = True) -> RenderableType:
+    """The tables, for a rich console; with `explain`, what they mean."""
     best = rows[rows["kind"] == "best"]
     parts: list[RenderableType] = []
     for (gradient, arms), mine in best.groupby(["gradient", "arms"], sort=False):
@@ -32,7 +34,7 @@ def render(rows: pd.DataFrame) -> RenderableType:
             by_start: dict[Any, dict[Any, Any]] = {row["start"]: row for row in group.to_dict("records")}
             table.add_row(str(method), *("\n".join(cells(by_start[start])) for start in starts if start in by_start))
         parts.append(table)
-    parts.append(Text("\n".join(notes(rows))))
+    parts.append(Text("\n".join(notes(rows, explain))))
     return Group(*parts)
 
 
@@ -64,16 +66,17 @@ def _count(value: float, updates: int) -> str:
     return f">{int(updates)}" if math.isinf(value) else f"{value:.0f}"
 
 
-def notes(rows: pd.DataFrame) -> Iterator[str]:
+def notes(rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
     """What the numbers are, and what to be careful about."""
     best, grid = rows[rows["kind"] == "best"], rows[rows["kind"] == "grid"]
     first = best.iloc[0]
     sizes = sorted(grid["step_size"].unique())
-    yield (
+    meaning = (
         f"There: within {first['within']:g} of the best reward at some time. {int(first['draws'])} draws of rewards, "
         f"up to {int(first['updates'])} updates; 95 % intervals. Each head at the best of the same {len(sizes)} step "
         f"sizes, {sizes[0]:g} to {sizes[-1]:g}, chosen on {int(grid['draws'].iloc[0])} other draws."
     )
+    yield meaning if explain else HINT
     trivial = best.groupby(["arms", "start"], sort=False)["at_start"].max().reset_index()
     early = [
         f"{100 * row['at_start']:.0f} % (K = {row['arms']}, {row['start']})"

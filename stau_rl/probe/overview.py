@@ -13,6 +13,7 @@ from rich.text import Text
 from stau_rl.probe.metrics import METRICS
 from stau_rl.probe.summary import UNBOUNDED
 from stau_rl.statistics.means import mean_interval
+from stau_rl.terminal.glossary import HINT
 
 SHOWN = {
     "recall": "right slot",
@@ -26,7 +27,7 @@ ROWS, FEWEST = 24, 3
 """Rows of a screen, and of a setting where it has so many."""
 
 
-def overview(rows: pd.DataFrame) -> RenderableType:
+def overview(rows: pd.DataFrame, explain: bool = True) -> RenderableType:
     """A table for a rich console of 100 columns: the mean over seeds and its 95 % interval.
 
     Of settings with more normalisers than a screen has room for, those of most right answers are shown.
@@ -53,7 +54,7 @@ def overview(rows: pd.DataFrame) -> RenderableType:
         if len(each) > room:
             table.add_row(Text(f"  ... {len(each) - room} more in summary.csv"))
     notes = "\n".join(f"{SHOWN[metric]}: {METRICS[metric]}." for metric in shown)
-    return Group(table, Text(notes))
+    return Group(table, Text(notes if explain else HINT))
 
 
 def _most_right(each: Sequence[tuple[Any, pd.DataFrame]], room: int) -> list[tuple[Any, pd.DataFrame]]:

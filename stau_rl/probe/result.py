@@ -86,14 +86,15 @@ class ProbeResult:
         """
         return curve_table(self.maps)
 
-    def render(self, details: bool = False) -> RenderableType:
+    def render(self, details: bool = False, explain: bool = True) -> RenderableType:
         """Tables for a rich console: what `stau-rl probe` prints.
 
         Args:
             details: every metric with its median and worst seed, at least 120 columns wide; without, one table of the
                 metrics that tell most, with intervals over seeds.
+            explain: say what the columns mean.
         """
-        return render(self.rows) if details else overview(self.rows)
+        return render(self.rows, explain) if details else overview(self.rows, explain)
 
     def plot(self, kind: str = "masses", setting: str | None = None) -> "Figure":
         """Draw one setting, a panel per normaliser.

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from stau_rl.probe.metrics import METRICS
 from stau_rl.statistics.means import mean_interval
+from stau_rl.terminal.glossary import HINT
 
 GOOD_HIGH = frozenset(
     {
@@ -55,7 +56,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=[*KEYS, "metric", "median", "worst", "low", "high", "seeds"])
 
 
-def render(rows: pd.DataFrame) -> RenderableType:
+def render(rows: pd.DataFrame, explain: bool = True) -> RenderableType:
     """Tables for a rich console of 120 columns or more: a table per setting with the median and worst seed."""
     found = summary(rows)
     parts: list[RenderableType] = []
@@ -69,7 +70,7 @@ def render(rows: pd.DataFrame) -> RenderableType:
         for shown in TABLES:
             parts.append(_table(group, title, shown))
             title = ""
-    parts.append(Text("\n".join(notes())))
+    parts.append(Text("\n".join(notes()) if explain else HINT))
     return Group(*parts)
 
 

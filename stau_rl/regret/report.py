@@ -14,6 +14,7 @@ from stau_rl.agents.bandit import Pipe, parse_policy
 from stau_rl.heads import Head, Softmax
 from stau_rl.regret.result import RegretResult
 from stau_rl.spec.grammar import SpecError
+from stau_rl.terminal.glossary import HINT
 
 SAME_SLOPE = 0.005
 """A softmax counts as the matched control of a head if its slope at score 0 is within this share of the head's."""
@@ -65,8 +66,8 @@ def _last(result: RegretResult, table: pd.DataFrame) -> pd.DataFrame:
     return table[table["step"] == result.spec["checkpoints"][-1]].set_index("policy")
 
 
-def render(result: RegretResult) -> RenderableType:
-    """The tables and the sentences below them, for a rich console of 110 columns or more."""
+def render(result: RegretResult, explain: bool = True) -> RenderableType:
+    """The tables and the sentences below them, for a rich console; with `explain`, what the columns mean."""
     rows = final_rows(result)
     spec = result.spec
     title = (
@@ -97,7 +98,7 @@ def render(result: RegretResult) -> RenderableType:
             f"{100 * row['stuck_rate']:.1f} %",
             three_digits(speed[row["policy"]] / 1e6) if row["policy"] in speed else "-",
         )
-    return Group(comparison, Text("\n".join(sentences(result, rows))), Text(), spread)
+    return Group(comparison, Text("\n".join(sentences(result, rows, explain))), Text(), spread)
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
@@ -140,14 +141,17 @@ def p_value(value: float) -> str:
     return "<1e-16" if value < 1e-16 else f"{value:.1g}"
 
 
-def sentences(result: RegretResult, rows: pd.DataFrame) -> Iterator[str]:
+def sentences(result: RegretResult, rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
     """What the table says about each head that has both a raw and a matched comparison, and where both stand."""
     by_policy = {row["policy"]: row for row in rows.to_dict("records")}
     baseline = result.spec["baseline"]
-    yield (
-        f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
-        "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
-    )
+    if explain:
+        yield (
+            f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. Differences are "
+            "paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
+        )
+    else:
+        yield HINT
     yield from result.spec.get("notes", [])
     base = _pipe(baseline)
     for text, row in by_policy.items():

@@ -1,15 +1,47 @@
 """The table that a study of heads in reinforcement learning prints at its end, and what its columns are."""
 
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
 from stau_rl.rl_study.plan import text_table
 from stau_rl.rl_study.results import RLResults, interval_text
 from stau_rl.rl_study.tasks import parse_family, stars
 from stau_rl.statistics.robust import interquartile_mean
+from stau_rl.terminal.glossary import HINT
 
 NONE = "-"
 
 
 def printed(results: RLResults) -> str:
     """A row per task and family, and below it a line per column; columns without any number are left out."""
+    shown, rows = _cells(results)
+    # The default study's table is 119 characters wide.
+    table = text_table(shown, [[row[name] for name in shown] for row in rows], gap=1)
+    return "\n".join([table, *_known_notes(results, shown)])
+
+
+def render(results: RLResults, explain: bool = True) -> RenderableType:
+    """The same for a rich console, which fits it to its width; with `explain`, what the columns are."""
+    shown, rows = _cells(results)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in shown:
+        text = name in ("task", "head")
+        words = name if text else name.replace("_", "\n")
+        table.add_column(words, justify="left" if text else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in shown))
+    notes = [" ".join(note.split()) for note in _known_notes(results, shown)] if explain else [HINT]
+    return Group(table, Text("\n".join(notes)))
+
+
+def _known_notes(results: RLResults, shown: list[str]) -> list[str]:
+    return [note for name, note in _notes(results).items() if name in shown]
+
+
+def _cells(results: RLResults) -> tuple[list[str], list[dict[str, str]]]:
+    """Names of the columns that hold a number, and the rows as texts."""
     improvement, controlled = results.p_values(), results.p_values(control=True)
     rows = []
     for task in results.tasks:
@@ -32,10 +64,7 @@ def printed(results: RLResults) -> str:
                     ),
                 }
             )
-    shown = [name for name in rows[0] if any(row[name] != NONE for row in rows)]
-    notes = [note for name, note in _notes(results).items() if name in shown]
-    # The default study's table is 119 characters wide.
-    return "\n".join([text_table(shown, [[row[name] for name in shown] for row in rows], gap=1), *notes])
+    return [name for name in rows[0] if any(row[name] != NONE for row in rows)], rows
 
 
 def _notes(results: RLResults) -> dict[str, str]:

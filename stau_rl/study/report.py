@@ -13,17 +13,18 @@ from stau_rl.regret.report import interval, none_or_less, p_value
 from stau_rl.study.family import Family
 from stau_rl.study.match import unmatched
 from stau_rl.study.pilot import steps_unscored
+from stau_rl.terminal.glossary import HINT
 
 TABLE_WIDTH = 140
 SHOWN = (("raw", "raw"), ("slope", "same slope at 0"), ("entropy", "same entropy"), ("tuned", "each at its best"))
 
 
-def render(rows: pd.DataFrame) -> RenderableType:
-    """A table per family other than the reference, for a rich console of `TABLE_WIDTH` columns or more."""
+def render(rows: pd.DataFrame, explain: bool = True) -> RenderableType:
+    """A table per family other than the reference, for a rich console; with `explain`, what the columns mean."""
     parts: list[RenderableType] = []
     for place in range(1, int(family_place(rows).max()) + 1):
         parts.append(_table(rows[(family_place(rows) == place)]))
-    parts.append(Text("\n".join(notes(rows))))
+    parts.append(Text("\n".join(notes(rows, explain))))
     return Group(*parts)
 
 
@@ -72,16 +73,17 @@ def _compact(row: dict[Any, Any] | None) -> str:
     return interval(row["percent"], row["percent_low"], row["percent_high"], ".0f" if large else ".1f")
 
 
-def notes(rows: pd.DataFrame) -> Iterator[str]:
+def notes(rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
     """What the table's columns mean, and what to be careful about."""
     tuned = rows[rows["comparison"] == "tuned"]
-    yield (
+    meaning = (
         "Differences are paired by instance. Best parameters come from "
         f"{int(tuned['tuning_points'].max())} members of each family on instances of another seed; the interval of "
         "each at its best counts that other instances would have chosen otherwise, that of same entropy the error of "
         "the match. p: of each at its best, adjusted for the number of such comparisons. Slope: of the best member, "
         "or its parameter where there is no slope."
     )
+    yield meaning if explain else HINT
     edges = tuned[tuned["edge"].isin(["low", "high"])]
     of_reference = family_place(rows)[edges.index] == 0
     if marked := int((~of_reference).sum()):
