@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 import numba_oracle as oracle
 from stau_rl.agents.bandit import SCORES, Index, KlUcb, Pipe, parse_policy
@@ -33,7 +33,7 @@ def kl(p: float, q: float, binary: bool, sigma: float) -> float:
     """Divergence of Bernoulli laws, or of Gaussian ones of one deviation."""
     if not binary:
         return (p - q) ** 2 / (2 * sigma**2)
-    return float(stats.entropy([p, 1 - p], [q, 1 - q]))
+    return float(special.rel_entr(p, q) + special.rel_entr(1 - p, 1 - q))
 
 
 def upper(mean: float, level: float, binary: bool, sigma: float) -> float:
@@ -129,7 +129,11 @@ def both(policy: Any, arms: ArmTable, horizon: int = HORIZON) -> list[Any]:
 @pytest.mark.parametrize("text", PLAIN)
 def test_the_history_is_that_of_the_definition(text: str, kind: str) -> None:
     arms, policy = oracle.ARMS[kind], parse_policy(text)
-    compiled = policy.score.compiled(arms, HORIZON) is not None
+    # MOSS on 0/1 rewards is left to the checks of conformance: a loop of its own takes seconds to compile.
+    compiled = policy.score.compiled(arms, HORIZON) is not None and (kind, policy.score.name[:4]) != (
+        "bernoulli",
+        "moss",
+    )
     reference, *others = both(policy, arms) if compiled else [_reference(policy, arms)]
     for j in range(2):
         assert reference.actions[:, j].tolist() == plain_history(PLAIN[text], arms, 4, j), j
