@@ -18,7 +18,7 @@ from stau_rl.probe.model import Shape
 from stau_rl.probe.plan import PART, Setting, plan
 from stau_rl.probe.result import ProbeResult
 from stau_rl.probe.run import run_settings
-from stau_rl.probe.summary import summary
+from stau_rl.probe.summary import cell, summary
 from stau_rl.probe.train import Recipe
 
 TINY = Recipe(steps=3, batch=8, warm_up=1)
@@ -187,3 +187,13 @@ def test_the_command_takes_a_process_per_core(monkeypatch: pytest.MonkeyPatch) -
     for cores, processes in ((1, 1), (2, 2), (64, 8)):
         monkeypatch.setattr(probe_run, "cores", lambda cores=cores: cores)
         assert probe_run.default_processes("cpu") == processes
+
+
+def test_a_notebook_shows_a_table_per_setting_and_folds_the_notes(result: ProbeResult) -> None:
+    shown = result._repr_html_()
+    assert shown.count("<caption") == len(SETTINGS)
+    for setting in SETTINGS:
+        assert f"{setting.task}: median of 2 seeds (worst)" in shown
+    assert shown.count("<details>") == 1
+    recall = result.summary().query("normaliser == 'sm_fir' and metric == 'recall'").iloc[0]
+    assert f">{cell(recall['median'], recall['worst'])}</td>" in shown

@@ -12,13 +12,14 @@ from rich.console import RenderableType
 from stau_rl.files.finished import write_table
 from stau_rl.probe.folder import COLUMNS, SUMMARY, TABLE, Maps, ProbeFolder, read_group, read_probe
 from stau_rl.probe.summary import render, summary
+from stau_rl.terminal.notebook import ShownAsTables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProbeResult:
+class ProbeResult(ShownAsTables):
     """What trained attention heads did, as `stau_rl.run_probe` returns it.
 
     Examples:
@@ -55,6 +56,10 @@ class ProbeResult:
             (self.rows["seed"].nunique(), "seed"),
         )
         return f"ProbeResult({', '.join(f'{n} {word}' + 's' * (n != 1) for n, word in counts)})"
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows: the tables of `render`."""
+        return self.render()
 
     @property
     def settings(self) -> list[tuple[str, str]]:

@@ -1,5 +1,10 @@
 """The table that a study of heads in reinforcement learning prints at its end, and what its columns are."""
 
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
 from stau_rl.rl_study.plan import text_table
 from stau_rl.rl_study.results import RLResults, interval_text
 from stau_rl.rl_study.tasks import parse_family, stars
@@ -10,6 +15,24 @@ NONE = "-"
 
 def printed(results: RLResults) -> str:
     """A row per task and family, and below it a line per column; columns without any number are left out."""
+    shown, rows, notes = _found(results)
+    # The default study's table is 119 characters wide.
+    return "\n".join([text_table(shown, rows, gap=1), *notes])
+
+
+def render(results: RLResults, title: str) -> Group:
+    """What `printed` says, for a rich console or a notebook."""
+    shown, rows, notes = _found(results)
+    table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, name in enumerate(shown):
+        table.add_column(name, justify="left" if place < 2 else "right")
+    for row in rows:
+        table.add_row(*(Text(cell.strip()) for cell in row))
+    return Group(table, Text("\n".join(note.replace("\n ", "") for note in notes)))
+
+
+def _found(results: RLResults) -> tuple[list[str], list[list[str]], list[str]]:
+    """Names of the columns, the cells, and the notes."""
     improvement, controlled = results.p_values(), results.p_values(control=True)
     rows = []
     for task in results.tasks:
@@ -34,8 +57,7 @@ def printed(results: RLResults) -> str:
             )
     shown = [name for name in rows[0] if any(row[name] != NONE for row in rows)]
     notes = [note for name, note in _notes(results).items() if name in shown]
-    # The default study's table is 119 characters wide.
-    return "\n".join([text_table(shown, [[row[name] for name in shown] for row in rows], gap=1), *notes])
+    return shown, [[row[name] for name in shown] for row in rows], notes
 
 
 def _notes(results: RLResults) -> dict[str, str]:
