@@ -85,6 +85,9 @@ def test_regret_shows_the_first_table_that_is_printed() -> None:
     assert "Pseudo-regret after 50 steps on bernoulli(k=3), 8 instances, seed 0" in result._repr_html_()
     assert "arm-steps/s" not in result._repr_html_()
     assert repr(result).startswith("RegretResult(3 policies on bernoulli(k=3)")
+    # A spec need not name its baseline.
+    del result.spec["baseline"]
+    assert tables(result._repr_html_())[0][1][2] == "baseline"
 
 
 def test_a_training_shows_its_seeds_and_their_mean() -> None:

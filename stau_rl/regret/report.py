@@ -66,6 +66,11 @@ def _last(result: Regrets, table: pd.DataFrame) -> pd.DataFrame:
     return table[table["step"] == result.spec["checkpoints"][-1]].set_index("policy")
 
 
+def _baseline(result: Regrets) -> str:
+    """The baseline of `compare`: the spec's, or the first policy where it names none."""
+    return str(result.spec.get("baseline") or result.policies[0])
+
+
 def render(result: Regrets) -> RenderableType:
     """The tables and the sentences below them, for a rich console of 110 columns or more."""
     rows = final_rows(result)
@@ -85,7 +90,7 @@ def _comparison(result: Regrets, rows: pd.DataFrame) -> Group:
     )
     table = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
     for row in records:
-        baseline = row["policy"] == spec["baseline"]
+        baseline = row["policy"] == _baseline(result)
         table.add_row(
             Text(row["policy"]),
             interval(row["regret"], row["regret_low"], row["regret_high"], ".4g", signed=False),
@@ -158,7 +163,7 @@ def p_value(value: float) -> str:
 def sentences(result: Regrets, rows: pd.DataFrame) -> Iterator[str]:
     """What the table says about each head that has both a raw and a matched comparison, and where both stand."""
     by_policy = {row["policy"]: row for row in rows.to_dict("records")}
-    baseline = result.spec["baseline"]
+    baseline = _baseline(result)
     yield (
         f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. "
         "Differences are paired by instance; negative is less regret. p: of raw, adjusted for the number of policies."
