@@ -1,5 +1,6 @@
 """docs/attention.md: the same bytes from the committed rows, and verdicts that follow numbers."""
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from stau_rl.pages.attention_data import MAPS, MASSES, ROWS, SECONDS, AttentionD
 from stau_rl.pages.attention_figures import figures, save_figures
 from stau_rl.pages.attention_tables import tables_page
 from stau_rl.pages.attention_text import page
+from stau_rl.pages.notebook_outputs import without_outputs
 from stau_rl.pages.notebooks import ATTENTION, notebook
 from stau_rl.pages.paths import RESULTS, ROOT
 from stau_rl.probe.model import Shape
@@ -33,9 +35,8 @@ def data() -> AttentionData:
 def test_page_and_notebook_are_those_of_the_committed_rows(data: AttentionData) -> None:
     for path, text in ((attention_page.PAGE, page(data)), (attention_page.TABLES, tables_page(data))):
         assert path.read_text(encoding="utf-8") == text, "run python -m stau_rl.pages.attention"
-    assert attention_page.NOTEBOOK.read_text(encoding="utf-8") == notebook(ATTENTION), (
-        "run python -m stau_rl.pages.attention"
-    )
+    kept = json.loads(attention_page.NOTEBOOK.read_text(encoding="utf-8"))
+    assert without_outputs(kept) == notebook(ATTENTION), "run python -m stau_rl.pages.attention"
 
 
 def test_figures_are_those_of_the_committed_rows(data: AttentionData, tmp_path: Path) -> None:

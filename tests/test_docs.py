@@ -197,11 +197,11 @@ def test_settings_of_agents_have_their_defaults(made: dict[str, str]) -> None:
         assert AGENTS[agent].Settings.from_texts(texts | {"head_rate": "0.1"}) == AGENTS[agent].Settings()
 
 
-def test_a_site_without_its_extra_is_refused_before_the_notebooks(
+def test_a_site_without_its_extra_is_refused_before_anything_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(site, "NEEDED", ("json", "no_such_module"))
-    monkeypatch.setattr(site, "write_pages", lambda: pytest.fail("the notebooks were executed"))
+    monkeypatch.setattr(site, "write_pages", lambda: pytest.fail("pages were written"))
     monkeypatch.setattr("sys.argv", ["site"])
     with pytest.raises(SystemExit) as stop:
         site.main()

@@ -1,6 +1,7 @@
 """Heads inside the real libraries: the documented examples run, heads learn, save and load, masks hold."""
 
 import importlib.util
+import os
 import runpy
 import subprocess
 import sys
@@ -295,6 +296,65 @@ def test_torchrl_ppo_loss_reaches_tau():
     (gradient,) = gradients.values()
     assert gradient.isfinite()
     assert gradient != 0
+
+
+def where_installed(library):
+    """Libraries that no extra has."""
+    missing = importlib.util.find_spec(library) is None
+    skip = pytest.mark.skipif(
+        missing, reason=f"{library} is not installed; docs/integrations.md has the release to try"
+    )
+    return lambda test: pytest.mark.integrations(skip(test))
+
+
+def alone(name, before, after):
+    """What an example prints in an interpreter of its own: these libraries warn, and change settings of the process."""
+    code = "\n".join([before, doc_blocks.example(name), after])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore", "RAY_AUTH_MODE": "disabled"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=240, check=False
+    )
+    assert found.returncode == 0, found.stderr[-3000:]
+    return found.stdout
+
+
+@where_installed("ray")
+def test_rllib_example_trains_tau_and_restores_it(tmp_path):
+    shown = alone(
+        "rllib",
+        "import ray\nray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)",
+        "def tau(one):\n"
+        "    return one.get_module().pi[-1].value('tau').item()\n"
+        "module = algorithm.learner_group._learner.module['default_policy']\n"
+        "optimizers = algorithm.learner_group._learner._named_optimizers.values()\n"
+        "kept = [id(one) for each in optimizers for group in each.param_groups for one in group['params']]\n"
+        f"algorithm.save({str(tmp_path)!r})\n"
+        "again = config.build_algo()\n"
+        "fresh = tau(again)\n"
+        f"again.restore({str(tmp_path)!r})\n"
+        "print('found', kept.count(id(module.unwrapped().pi[-1].log_tau)), fresh, tau(algorithm), tau(again))\n"
+        "ray.shutdown()\n",
+    )
+    (line,) = [line for line in shown.splitlines() if line.startswith("found")]
+    count, fresh, trained, restored = map(float, line.split()[1:])
+    assert count == 1
+    assert fresh == pytest.approx(2.0, abs=1e-6)
+    assert trained != pytest.approx(2.0, abs=1e-6)
+    assert restored == trained
+
+
+@where_installed("skrl")
+def test_skrl_example_moves_tau():
+    shown = alone("skrl", "", "print('found', models['policy'].net[-1].value('tau').item())")
+    (line,) = [line for line in shown.splitlines() if line.startswith("found")]
+    assert float(line.split()[1]) != pytest.approx(2.0, abs=1e-6)
+
+
+@where_installed("tianshou")
+def test_tianshou_example_moves_tau():
+    shown = alone("tianshou", "", "print('found', actor.head.value('tau').item())")
+    (line,) = [line for line in shown.splitlines() if line.startswith("found")]
+    assert float(line.split()[1]) != pytest.approx(2.0, abs=1e-6)
 
 
 def test_the_single_file_ppo_learns_and_moves_tau():

@@ -20,6 +20,7 @@ from stau_rl.probe.choose import choose
 from stau_rl.probe.curves import Curves
 from stau_rl.probe.folder import COLUMNS, GROUPS, TABLE
 from stau_rl.probe.model import ProbeModels, Shape
+from stau_rl.probe.overview import interval
 from stau_rl.probe.plan import PART, Setting, plan
 from stau_rl.probe.result import ProbeResult
 from stau_rl.probe.run import run_settings
@@ -265,3 +266,11 @@ def test_the_command_takes_a_process_per_core_where_there_is_work_for_it(monkeyp
         assert probe_run.default_processes("cpu", choose("small", "silence", ["softmax"] * 1)) == 1
         several = choose("small", "silence", ["softmax", *(f"power_norm(p={p})" for p in range(2, 9))])
         assert probe_run.default_processes("cpu", several) == few
+
+
+def test_a_notebook_shows_the_overview(result: ProbeResult) -> None:
+    shown = result._repr_html_()
+    assert shown.count("<caption") == 1
+    assert all(setting.task in shown for setting in SETTINGS)
+    own = result.rows.query("normaliser == 'sm_fir'")["recall"]
+    assert f">{interval(own, 'recall')}</td>" in shown

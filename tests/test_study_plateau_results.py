@@ -11,8 +11,11 @@ from matplotlib.figure import Figure
 import stau_rl
 from stau_rl import PlateauResult, StudyResult, run_plateau, run_study
 from stau_rl.plateau import folder as plateau_folder
+from stau_rl.plateau.report import cells
+from stau_rl.regret.report import p_value
 from stau_rl.study import folder as study_folder
 from stau_rl.study.compare import COMPARISONS
+from stau_rl.study.report import percent_text
 
 
 def _study(seed: int = 0, **more) -> StudyResult:
@@ -154,3 +157,16 @@ def test_examples_in_docstrings(name: str) -> None:
     results = doctest.testmod(importlib.import_module(f"stau_rl.{name}"), optionflags=doctest.NORMALIZE_WHITESPACE)
     assert results.attempted > 0
     assert results.failed == 0
+
+
+def test_both_show_in_a_notebook_what_is_printed(study: StudyResult, plateau: PlateauResult) -> None:
+    shown = study._repr_html_()
+    tuned = study.table("tuned").iloc[1]
+    assert f">{p_value(tuned['p_holm'])}</td>" in shown
+    assert f">{percent_text(study.table('raw').iloc[1].to_dict())}</td>" in shown
+    assert "s_tau(tau=5) against softmax(beta=1): % of regret, 95 % interval (less is better)</caption>" in shown
+    best = plateau.table("best").to_dict("records")
+    lines = plateau._repr_markdown_().splitlines()
+    row = next(line for line in lines if line.startswith(f"| {best[0]['method']} |"))
+    escaped = row.replace("\\[", "[").replace("\\]", "]").replace("\\>", ">")
+    assert escaped == "| " + " | ".join([best[0]["method"], *("<br/>".join(cells(one)) for one in best[:2])]) + " |"

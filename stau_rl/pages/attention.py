@@ -15,7 +15,8 @@ from stau_rl.pages.attention_data import AttentionData, publish
 from stau_rl.pages.attention_figures import save_figures
 from stau_rl.pages.attention_tables import tables_page
 from stau_rl.pages.attention_text import page
-from stau_rl.pages.notebooks import ATTENTION, notebook
+from stau_rl.pages.notebook_outputs import write_notebook
+from stau_rl.pages.notebooks import ATTENTION
 from stau_rl.pages.paths import DOCS, NOTEBOOKS
 
 PAGE = DOCS / "attention.md"
@@ -26,9 +27,10 @@ NOTEBOOK = NOTEBOOKS / "recall_and_silence.ipynb"
 def write(data: AttentionData) -> None:
     """Write both pages, the figures and the notebook."""
     save_figures(data, PAGE.parent)
-    for path, text in ((PAGE, page(data)), (TABLES, tables_page(data)), (NOTEBOOK, notebook(ATTENTION))):
+    for path, text in ((PAGE, page(data)), (TABLES, tables_page(data))):
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+    write_notebook(NOTEBOOK, ATTENTION)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -27,7 +27,8 @@ from stau_rl.pages.claim_figures import save_figures
 from stau_rl.pages.claim_settings import claim_settings
 from stau_rl.pages.claim_tables import tables_page
 from stau_rl.pages.claim_text import page
-from stau_rl.pages.notebooks import CLAIM, notebook
+from stau_rl.pages.notebook_outputs import write_notebook
+from stau_rl.pages.notebooks import CLAIM
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS, ROOT
 from stau_rl.study.folder import SETTINGS, TABLE, read_rows
 
@@ -134,9 +135,10 @@ def played_on(rows: pd.DataFrame) -> str:
 def write(data: ClaimData) -> None:
     """Write both pages, the figures and the notebook."""
     save_figures(data, PAGE.parent)
-    for path, text in ((PAGE, page(data)), (TABLES, tables_page(data)), (NOTEBOOK, notebook(CLAIM))):
+    for path, text in ((PAGE, page(data)), (TABLES, tables_page(data))):
         with whole_file(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
+    write_notebook(NOTEBOOK, CLAIM)
 
 
 def main() -> None:

@@ -124,6 +124,14 @@ RL = (
 )  # fmt: skip
 
 
+ROWS = {
+    "claim_35_percent": ("claim_*.csv",),
+    "recall_and_silence": ("attention_*.csv", "tau_star.csv"),
+    "rl": ("rl_*.csv",),
+}
+"""The committed files of rows that a notebook shows."""
+
+
 def notebook(sources: Sequence[tuple[str, str]]) -> str:
     """A notebook of cells (kind, source) as text, without outputs; the same text whatever the data."""
     cells = []

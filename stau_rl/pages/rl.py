@@ -14,7 +14,8 @@ from stau_rl.pages import openings
 from stau_rl.pages.claim_effect import ALPHA
 from stau_rl.pages.claim_lines import claim_table
 from stau_rl.pages.markdown import table
-from stau_rl.pages.notebooks import RL, notebook
+from stau_rl.pages.notebook_outputs import write_notebook
+from stau_rl.pages.notebooks import RL
 from stau_rl.pages.paths import DOCS, NOTEBOOKS, RESULTS
 from stau_rl.pages.plateau import section_of
 from stau_rl.pages.rl_figures import save_figures
@@ -183,9 +184,9 @@ def _each(column: "pd.Series[str]") -> str:
 def write(results: RLResults) -> None:
     """Write the page, the figures and the notebook."""
     save_figures(results, PAGE.parent)
-    for path, text in ((PAGE, page(results)), (NOTEBOOK, notebook(RL))):
-        with whole_file(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    with whole_file(PAGE) as temporary:
+        temporary.write_text(page(results), encoding="utf-8")
+    write_notebook(NOTEBOOK, RL)
 
 
 def main() -> None:

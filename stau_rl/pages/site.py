@@ -1,6 +1,6 @@
 """`python -m stau_rl.pages.site` builds the documentation site, strictly and offline, and checks every link of it.
 
-It needs the extra `docs`. The notebooks are executed first, and are pages of the site.
+It needs the extra `docs`. The notebooks are pages of the site, with the outputs that their files keep.
 """
 
 import argparse
@@ -12,29 +12,29 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from stau_rl.pages.notebook_pages import PAGES, write_pages
+from stau_rl.pages.notebook_pages import write_pages
 from stau_rl.pages.paths import ROOT
 
-# What the extra docs brings; asked for before the notebooks are executed.
-NEEDED = ("mkdocs", "material", "mkdocstrings", "nbclient", "ipykernel")
+# What the extra docs brings; asked for before anything is written.
+NEEDED = ("mkdocs", "material", "mkdocstrings")
 # What a browser loads by itself, so that it must come with the site.
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("source", "src"), ("iframe", "src")}
 
 
 def main() -> None:
-    """Execute the notebooks, build the site, and say which links lead nowhere."""
+    """Write the notebooks' pages, build the site, and say which links lead nowhere."""
     parser = argparse.ArgumentParser(prog="python -m stau_rl.pages.site", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "site", help="folder of the site (default: site/)")
-    parser.add_argument("--keep-notebooks", action="store_true", help="keep the pages of notebooks that are there")
     found = parser.parse_args()
     out = found.out.resolve()
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         parser.error(
             f"{', '.join(missing)} missing; install the extra docs: pip install -e '.[docs]' -c constraints.txt"
         )
-    if not found.keep_notebooks or not any(PAGES.glob("*.md")):
-        sys.stderr.write("executing the notebooks\n")
+    try:
         write_pages()
+    except ValueError as error:
+        parser.error(str(error))
     sys.stderr.write("building the pages\n")
     # Whatever a plugin would fetch fails.
     nowhere = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from rich.console import RenderableType
 
 from stau_rl.files.finished import check_table
 from stau_rl.plateau.folder import CURVES, DIGITS, FIGURE, TABLE, read_tables, split_rows, write_tables
+from stau_rl.plateau.report import render
+from stau_rl.terminal.notebook import ShownAsTables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,7 +19,7 @@ KINDS = ("grid", "best", "curve")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PlateauResult:
+class PlateauResult(ShownAsTables):
     """How long each head stays at a suboptimal arm; `stau_rl.run_plateau` makes one.
 
     Attributes:
@@ -35,6 +38,10 @@ class PlateauResult:
         """A line about the benchmark; `table` has the numbers."""
         methods, cells = self.rows["method"].nunique(), self.rows["setting"].nunique()
         return f"PlateauResult({methods} method{'s' if methods > 1 else ''}, {cells} cell{'s' if cells > 1 else ''})"
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows, and what `stau-rl plateau` prints."""
+        return render(self.rows)
 
     def table(self, kind: str | None = None) -> pd.DataFrame:
         """The rows, numbered from 0.

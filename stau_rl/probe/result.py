@@ -14,13 +14,14 @@ from stau_rl.probe.curves import curve_table
 from stau_rl.probe.folder import COLUMNS, CURVES, SUMMARY, TABLE, Maps, ProbeFolder, read_group, read_probe
 from stau_rl.probe.overview import overview
 from stau_rl.probe.summary import render, summary
+from stau_rl.terminal.notebook import ShownAsTables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ProbeResult:
+class ProbeResult(ShownAsTables):
     """What trained attention heads did, as `stau_rl.run_probe` returns it.
 
     Examples:
@@ -59,6 +60,10 @@ class ProbeResult:
             (self.rows["seed"].nunique(), "seed"),
         )
         return f"ProbeResult({', '.join(f'{n} {word}' + 's' * (n != 1) for n, word in counts)})"
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows: the tables of `render`."""
+        return self.render()
 
     @property
     def settings(self) -> list[tuple[str, str]]:

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from stau_rl.agents.bandit import Pipe, parse_policy
 from stau_rl.heads import Head, Softmax
-from stau_rl.regret.result import RegretResult
+from stau_rl.regret.regrets import Regrets
+from stau_rl.regret.tables import compare, summarise
 from stau_rl.spec.grammar import SpecError
 from stau_rl.terminal.glossary import HINT
 
@@ -45,52 +46,71 @@ def matched_controls(policies: list[str]) -> dict[str, str]:
     return found
 
 
-def final_rows(result: RegretResult) -> pd.DataFrame:
+def final_rows(result: Regrets) -> pd.DataFrame:
     """One row per policy at the horizon: the summary, the raw comparison and the matched one.
 
     Returns:
-        The columns of `RegretResult.summary()`, those of `compare()` against the baseline, and `matched` (text),
+        The columns of `summarise`, those of `compare` against the baseline, and `matched` (text),
         `matched_percent`, `matched_percent_low`, `matched_percent_high`; nan where there is nothing to compare.
     """
-    rows = _last(result, result.summary())
-    rows = rows.join(_last(result, result.compare()).drop(columns=["step"]))
+    rows = _last(result, summarise(result))
+    rows = rows.join(_last(result, compare(result)).drop(columns=["step"]))
     matched = []
     for text, control in matched_controls(result.policies).items():
-        against = _last(result, result.compare(control)).loc[text]
+        against = _last(result, compare(result, control)).loc[text]
         matched.append({"policy": text, "matched": control} | {f"matched_{name}": against[name] for name in PERCENT})
     columns = ["policy", "matched", *(f"matched_{name}" for name in PERCENT)]
     return rows.join(pd.DataFrame(matched, columns=columns).set_index("policy")).reset_index()
 
 
-def _last(result: RegretResult, table: pd.DataFrame) -> pd.DataFrame:
+def _last(result: Regrets, table: pd.DataFrame) -> pd.DataFrame:
     return table[table["step"] == result.spec["checkpoints"][-1]].set_index("policy")
 
 
-def render(result: RegretResult, explain: bool = True) -> RenderableType:
+def _baseline(result: Regrets) -> str:
+    """The baseline of `compare`: the spec's, or the first policy where it names none."""
+    return str(result.spec.get("baseline") or result.policies[0])
+
+
+def render(result: Regrets, explain: bool = True) -> RenderableType:
     """The tables and the sentences below them, for a rich console; with `explain`, what the columns mean."""
     rows = final_rows(result)
-    spec = result.spec
+    return Group(_comparison(result, rows, explain), Text(), _spread(result, rows))
+
+
+def comparison(result: Regrets) -> RenderableType:
+    """The first table of `render` and the sentences below it: what one seed determines, the runs' speed left out."""
+    return _comparison(result, final_rows(result))
+
+
+def _comparison(result: Regrets, rows: pd.DataFrame, explain: bool = True) -> Group:
+    spec, records = result.spec, rows.to_dict("records")
     title = (
         f"Pseudo-regret after {spec['horizon']} steps on {result.arms_shown}, {spec['instances']} instances, "
         f"seed {spec['seed']}: mean and 95 % interval"
     )
-    comparison = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
-    spread = _table(
-        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %; share of runs whose last pull is "
-        "optimal; share stuck: less than 1 % optimal pulls in the last tenth",
-        ("median [q05, q95]", "worst 5 %", "best arm at end", "stuck", "M arm-steps/s"),
-    )
-    speed = result.timing.get("arm_steps_per_second", {})
-    for row in rows.to_dict("records"):
-        baseline = row["policy"] == spec["baseline"]
-        comparison.add_row(
+    table = _table(title, ("regret", "raw: % vs baseline", "matched: % vs softmax", "p (Holm)"))
+    for row in records:
+        baseline = row["policy"] == _baseline(result)
+        table.add_row(
             Text(row["policy"]),
             interval(row["regret"], row["regret_low"], row["regret_high"], ".4g", signed=False),
             "baseline" if baseline else _percent(row, ""),
             "" if pd.isna(row["matched"]) else _percent(row, "matched_"),
             "" if baseline or pd.isna(row["p_holm"]) else p_value(row["p_holm"]),
         )
-        spread.add_row(
+    return Group(table, Text("\n".join(sentences(result, rows, explain))))
+
+
+def _spread(result: Regrets, rows: pd.DataFrame) -> Table:
+    table = _table(
+        "The runs behind it: median, 5 % and 95 % quantiles, mean of the worst 5 %; share of runs whose last pull is "
+        "optimal; share stuck: less than 1 % optimal pulls in the last tenth",
+        ("median [q05, q95]", "worst 5 %", "best arm at end", "stuck", "M arm-steps/s"),
+    )
+    speed = result.timing.get("arm_steps_per_second", {})
+    for row in rows.to_dict("records"):
+        table.add_row(
             Text(row["policy"]),
             interval(row["q50"], row["q05"], row["q95"], ".4g", signed=False),
             f"{row['cvar95']:.4g}",
@@ -98,7 +118,7 @@ def render(result: RegretResult, explain: bool = True) -> RenderableType:
             f"{100 * row['stuck_rate']:.1f} %",
             three_digits(speed[row["policy"]] / 1e6) if row["policy"] in speed else "-",
         )
-    return Group(comparison, Text("\n".join(sentences(result, rows, explain))), Text(), spread)
+    return table
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
@@ -141,10 +161,10 @@ def p_value(value: float) -> str:
     return "<1e-16" if value < 1e-16 else f"{value:.1g}"
 
 
-def sentences(result: RegretResult, rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
+def sentences(result: Regrets, rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
     """What the table says about each head that has both a raw and a matched comparison, and where both stand."""
     by_policy = {row["policy"]: row for row in rows.to_dict("records")}
-    baseline = result.spec["baseline"]
+    baseline = _baseline(result)
     if explain:
         yield (
             f"Raw: against {baseline}. Matched: against the softmax that is equally steep at score 0. Differences are "

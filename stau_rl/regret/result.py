@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pandas as pd
+from rich.console import RenderableType
 
 from stau_rl.regret.directory import RunDirectory
 from stau_rl.regret.files import read_result
 from stau_rl.regret.regrets import Regrets
 from stau_rl.regret.tables import compare, summarise
+from stau_rl.terminal.notebook import ShownAsTables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from stau_rl.regret.plot import Legend, Scale
 
 
-class RegretResult(Regrets):
+class RegretResult(Regrets, ShownAsTables):
     """Regret of P policies at C checkpoints on n instances of K arms; the arrays are those of `Regrets`.
 
     Attributes:
@@ -42,6 +44,13 @@ class RegretResult(Regrets):
             f"RegretResult({len(self.policies)} policies on {self.arms_shown}, "
             f"{spec['instances']} instances, {spec['horizon']} steps, seed {spec['seed']})"
         )
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows: the regrets at the horizon, compared, as `stau-rl regret` prints them first."""
+        # The report parses policies, so it loads when it is asked for.
+        from stau_rl.regret.report import comparison
+
+        return comparison(self)
 
     def summary(self) -> pd.DataFrame:
         """A row per policy and checkpoint; columns as in `stau_rl.regret.tables.summarise`."""

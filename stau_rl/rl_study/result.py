@@ -5,15 +5,17 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rich.console import RenderableType
 
 from stau_rl.figures.palette import looks
 from stau_rl.figures.style import ground_of
 from stau_rl.rl_study.folder import RLStudyFolder, write_tables
 from stau_rl.rl_study.results import RLResults, summary
-from stau_rl.rl_study.table import printed
+from stau_rl.rl_study.table import printed, render
+from stau_rl.terminal.notebook import ShownAsTables
 
 
-class RLStudyResult(RLResults):
+class RLStudyResult(RLResults, ShownAsTables):
     """Every run of a study; the rows and estimates are those of `RLResults`.
 
     Attributes:
@@ -27,6 +29,22 @@ class RLStudyResult(RLResults):
     """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        """A line about the study; `table` has the numbers."""
+        seeds = self.runs.loc[self.runs["role"] == "evaluation", "seed"].nunique()
+        tasks, families = len(self.tasks), len(self.families)
+        return (
+            f"RLStudyResult({tasks} task{'s' if tasks > 1 else ''}, {families} famil{'ies' if families > 1 else 'y'}, "
+            f"{seeds} seed{'s' if seeds > 1 else ''})"
+        )
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows, and what `stau-rl rl-study` prints."""
+        seeds = self.runs.loc[self.runs["role"] == "evaluation", "seed"].nunique()
+        return render(
+            self, title=f"Return after training, {seeds} seeds, each family at its best head and learning rate"
+        )
 
     def __str__(self) -> str:
         """The table as the command line prints it."""

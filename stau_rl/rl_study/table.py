@@ -12,6 +12,7 @@ from stau_rl.statistics.robust import interquartile_mean
 from stau_rl.terminal.glossary import HINT
 
 NONE = "-"
+WIDE = 36
 
 
 def printed(results: RLResults) -> str:
@@ -22,14 +23,17 @@ def printed(results: RLResults) -> str:
     return "\n".join([table, *_known_notes(results, shown)])
 
 
-def render(results: RLResults, explain: bool = True) -> RenderableType:
+def render(results: RLResults, explain: bool = True, title: str = "") -> RenderableType:
     """The same for a rich console, which fits it to its width; with `explain`, what the columns are."""
     shown, rows = _cells(results)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    shown_title = Text(title) if title else None
+    table = Table(title=shown_title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in shown:
         text = name in ("task", "head")
         words = name if text else name.replace("_", "\n")
-        table.add_column(words, justify="left" if text else "right", overflow="fold")
+        # Texts are folded on a narrow terminal, but not into less than most of them need.
+        least = min(WIDE, max(len(row[name]) for row in rows)) if text else None
+        table.add_column(words, justify="left" if text else "right", overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(row[name]) for name in shown))
     notes = [" ".join(note.split()) for note in _known_notes(results, shown)] if explain else [HINT]

@@ -5,17 +5,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from rich.console import RenderableType
 
 from stau_rl.files.finished import check_table
 from stau_rl.study.compare import COLUMNS, COMPARISONS
 from stau_rl.study.folder import DIGITS, TABLE, read_rows, write_study
+from stau_rl.study.report import render
+from stau_rl.terminal.notebook import ShownAsTables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StudyResult:
+class StudyResult(ShownAsTables):
     """Families of policies, compared; `stau_rl.run_study` makes one.
 
     Attributes:
@@ -36,6 +39,10 @@ class StudyResult:
         """A line about the study; `table` has the numbers."""
         families, settings = self.rows.loc[self.rows["comparison"] == "raw", "family"], self.rows["setting"].nunique()
         return f"StudyResult({len(families) // settings} families, {settings} setting{'s' if settings > 1 else ''})"
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows, and what `stau-rl study` prints."""
+        return render(self.table())
 
     def table(self, comparison: str | None = None) -> pd.DataFrame:
         """The rows, numbered from 0.

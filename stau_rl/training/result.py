@@ -4,14 +4,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from stau_rl.agents.policy_gradient.agent_settings import learned_column
 from stau_rl.agents.policy_gradient.environments import env_text
 from stau_rl.agents.policy_gradient.policy import Policy
 from stau_rl.files.whole import whole_file
+from stau_rl.statistics.means import mean_interval
+from stau_rl.terminal.notebook import ShownAsTables
 from stau_rl.training.folder import CURVES, FIGURE, SCORES, TrainFolder
 from stau_rl.training.plot import plot_curves, save_curves
 from stau_rl.training.policies import Policies
@@ -20,7 +27,7 @@ from stau_rl.training.run import RunSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrainResult:
+class TrainResult(ShownAsTables):
     """An agent trained on several seeds.
 
     Attributes:
@@ -45,10 +52,32 @@ class TrainResult:
 
     def __str__(self) -> str:
         """Scores as the command line prints them."""
-        settings = self.spec["settings"]
-        digits = {"sampled": 1, "deterministic": 1, **dict.fromkeys(self._learned, 3)}
+        digits = self._digits
         shown = self.table()[["seed", *digits]].round(digits).to_string(index=False)
-        return f"Mean return of {settings['episodes']} episodes after training, {self._about}:\n{shown}"
+        return f"{self._caption}:\n{shown}"
+
+    def __rich__(self) -> RenderableType:
+        """What a notebook shows: the scores of every seed, and their mean with its 95 % interval."""
+        scores, steps = self.table(), self.spec["settings"]["steps"]
+        title = f"{self._caption}; {len(scores)} seed{'s' if len(scores) > 1 else ''} of {steps} steps"
+        table = Table(title=Text(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("seed")
+        for name in self._digits:
+            table.add_column(name, justify="right")
+        # First, as a long table is cut at its end.
+        table.add_row("mean [95 %]", *(_mean(scores[name], digits) for name, digits in self._digits.items()))
+        for row in scores.to_dict("records"):
+            table.add_row(str(row["seed"]), *(f"{row[name]:.{digits}f}" for name, digits in self._digits.items()))
+        return table
+
+    @property
+    def _digits(self) -> dict[str, int]:
+        """Decimals of the columns that are shown."""
+        return {"sampled": 1, "deterministic": 1, **dict.fromkeys(self._learned, 3)}
+
+    @property
+    def _caption(self) -> str:
+        return f"Mean return of {self.spec['settings']['episodes']} episodes after training, {self._about}"
 
     @property
     def title(self) -> str:
@@ -160,3 +189,13 @@ class TrainResult:
                 raise ValueError(f"{path} holds an unfinished training: seed {seed} has no result")
             runs.append(kept)
         return cls(spec, runs, Policies.read(path, spec["seeds"]))
+
+
+def _mean(values: "pd.Series[float]", digits: int) -> str:
+    """Mean over seeds with its Student interval; the mean alone without one, a dash where a value is not finite."""
+    if not np.isfinite(values).all():
+        return "-"
+    found = mean_interval(values)
+    if np.isnan(found.low):
+        return f"{found.mean:.{digits}f}"
+    return f"{found.mean:.{digits}f} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
