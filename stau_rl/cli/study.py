@@ -34,6 +34,9 @@ class Study(Resumable):
     """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""
     size: Literal["small", "full"] = "small"
     """Points of the grids and work per policy."""
+    grid: Texts = ()
+    """Values of {x}, or of the head's sharpness, to try, such as 0.1,0.3,1,3; "2=0.1,1" is for the second family
+    alone, whose text may stand for its number; repeat it. Default: log-spaced slopes, as many for all."""
     sweep: Texts = ()
     """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all that apply."""
     engine: str = "auto"
@@ -54,6 +57,7 @@ class Study(Resumable):
     def run(self) -> None:
         """Play the study, print the table and say where the files are."""
         from stau_rl.plugin.load import load_plugins
+        from stau_rl.study.grids import read_grids
         from stau_rl.study.plan import plan_study
         from stau_rl.study.play import ARMS, FAMILIES, play_settings
         from stau_rl.study.report import TABLE_WIDTH, render
@@ -72,7 +76,14 @@ class Study(Resumable):
         started = time.perf_counter()
         sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else None
         plan = plan_study(
-            self.family or FAMILIES, self.arms or ARMS, self.horizon, self.instances, self.seed, self.size, sweeps
+            self.family or FAMILIES,
+            self.arms or ARMS,
+            self.horizon,
+            self.instances,
+            self.seed,
+            self.size,
+            sweeps,
+            read_grids(self.grid),
         )
         settings = plan.settings
         out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")

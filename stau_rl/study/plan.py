@@ -10,7 +10,9 @@ from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.plugin.plugin_head import plugin_hashes
 from stau_rl.spec.grammar import SpecError
+from stau_rl.spec.schedule import Schedule
 from stau_rl.study.family import Family, change_score
+from stau_rl.study.grids import Grid, set_grids
 from stau_rl.study.pilot import POINTS
 from stau_rl.study.setting import Setting
 
@@ -75,6 +77,7 @@ def plan_study(
     seed: int,
     size: str = "small",
     sweeps: Sequence[str] | None = None,
+    grid: Grid | None = None,
 ) -> StudyPlan:
     """The settings of a study.
 
@@ -89,6 +92,7 @@ def plan_study(
             apply is left out, with a note: `k` needs arms whose means are drawn, `scale` Gaussian ones and families
             whose scale is known, `c`, `offset` and `centring` scores that have them; no point may make two families
             one.
+        grid: values of the parameter, as in `stau_rl.study.grids.set_grids`; None for log-spaced slopes.
 
     Raises:
         ValueError: an argument is out of range, a text does not parse, or a sweep that is named applies to none of the
@@ -129,6 +133,7 @@ def plan_study(
             fine=SIZES[size].fine,
             references=REFERENCES,
             content=_content(texts, parse_arms(text)),
+            grids=set_grids(grid, texts, horizon),
         )
         points = [base]
         for sweep in dict.fromkeys(sweeps):
@@ -203,6 +208,8 @@ def rescale(setting: Setting, scale: float) -> Setting:
     arms = parse_arms(setting.arms)
     if setting.ranges:
         raise SpecError("how a family's own range carries the scale of rewards is not known")
+    if setting.grids:
+        raise SpecError("how a grid set by hand carries the scale of rewards is not known")
     if not isinstance(arms, GaussianArms):
         raise SpecError(f"only Gaussian arms can be rescaled, got {setting.arms}")
     if arms.means is None:
@@ -259,8 +266,9 @@ def _rescaled(text: str, scale: float) -> str:
         score = str(family.score.scaled(scale))
         return f"{score} | {text.partition('|')[2].strip()}" if "|" in text else score
     if "|" in text:
-        bonus = float(getattr(Family(text).raw.score, "c", 0.0))
-        return change_score(text, c=bonus * scale) if bonus else text
+        bonus: float | Schedule = getattr(Family(text).raw.score, "c", 0.0)
+        larger = bonus.times(scale) if isinstance(bonus, Schedule) else float(bonus) * scale
+        return change_score(text, c=larger) if bonus else text
     policy = family
     if isinstance(policy, Ucb1):
         return str(Pipe(Ucb(c=float(f"{scale:g}")), Argmax()))
