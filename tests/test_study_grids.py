@@ -214,14 +214,27 @@ def test_the_command_records_the_grid_and_resumes_only_with_it(
     study += ["--family", SOFTMAX, "--family", WIDTH, "--out", "g"]
     main([*study, "--grid", "2=1,0.5", "--grid", "3,4,5"])
     assert json.loads((tmp_path / "g" / ABOUT).read_text())["base"][0]["grids"] == [[3.0, 4.0, 5.0], [0.5, 1.0]]
-    before = (tmp_path / "g" / "study.csv").read_bytes()
-    main([*study, "--grid", "3,4,5", "--grid", "2=0.5,1", "--resume"])
-    assert (tmp_path / "g" / "study.csv").read_bytes() == before
+    before = {file.name: file.read_bytes() for file in (tmp_path / "g").glob("*.*") if file.name != "timing.json"}
+    main([*study, "--grid", "3,4,5", "--grid", "2=0.5,1", "--resume", "--figure", "svg", "--figure", "pdf"])
+    after = {file.name: file.read_bytes() for file in (tmp_path / "g").glob("*.*")}
+    assert {name: after[name] for name in before} == before
+    assert (after["curves.svg"][:5], after["curves.pdf"][:5]) == (b"<?xml", b"%PDF-")
     for grid, message in (
         (["--grid", "3,4,5", "--grid", "2=0.5,2"], "base[0].grids[1][1] is 1.0 there, 2.0 was asked for"),
         ([], "base[0].grids is [[3.0, 4.0, 5.0], [0.5, 1.0]] there, nothing was asked for"),
+        (["--figure", "gif"], "--figure must be one of png, svg, pdf, got 'gif'"),
         (["--grid=-1,2"], "grid of ucb | softmax(beta=1): refuses -1 (softmax: beta must be finite and >= 0"),
     ):
         with pytest.raises(SystemExit):
             main([*study, *grid, "--resume"])
         assert message in capsys.readouterr().err
+
+
+def test_without_a_parameter_there_is_no_figure_to_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = ["study", "--arms", "bernoulli(k=2)", "--horizon", "20", "--instances", "10", "--sweep", "none"]
+    main([*study, "--family", "ucb1", "--family", "random", "--out", "g", "--figure", "pdf"])
+    assert "All rows: g/study.csv, no curves, as nothing was tuned" in capsys.readouterr().out
+    assert not list((tmp_path / "g").glob("curves.*"))

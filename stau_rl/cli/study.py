@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stau_rl.cli.options import Count, OptionalPath, Paths, Texts
+from stau_rl.cli.options import Count, OptionalPath, Paths, Texts, check_figures
 from stau_rl.cli.resumable import Resumable
 
 
@@ -49,6 +49,8 @@ class Study(Resumable):
     """Folder of the study. Default: runs/study-DATE-TIME."""
     resume: bool = False
     """Keep the settings that --out holds already and play the rest; its base settings must be these."""
+    figure: Texts = ()
+    """Also write the figure as svg or pdf into the folder; repeat it."""
     explain: bool = False
     """Say what the columns mean, as on a terminal the first time."""
 
@@ -67,6 +69,7 @@ class Study(Resumable):
         from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
+        check_figures(self.figure)
         if "none" in self.sweep and set(self.sweep) != {"none"}:
             others = ", ".join(name for name in self.sweep if name != "none")
             raise ValueError(
@@ -90,11 +93,15 @@ class Study(Resumable):
         with progress_bar(len(settings), nothing_yet(self.out, self.resume)) as report:
             rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
         result = StudyResult(rows, tuple(plan.notes))
+        figure = out / "curves.png"
+        if figure.exists():
+            result.save_figure(*(out / f"curves.{kind}" for kind in self.figure))
         console = wide_console(TABLE_WIDTH)
         console.print(render(result.table(), to_explain("study", self.explain)))
         for note in result.notes:
             console.print(f"Left out: {note}.", highlight=False, markup=False, soft_wrap=True)
         took = time.perf_counter() - started
         played = f"{len(settings)} setting{'s' if len(settings) > 1 else ''}"
-        line = f"{played} in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
+        curves = f"curves: {figure}" if figure.exists() else "no curves, as nothing was tuned"
+        line = f"{played} in {took:.0f} s. All rows: {out / 'study.csv'}, {curves}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -109,6 +109,6 @@ def _level_lines(panel: Axes, group: pd.DataFrame, styles: dict[str, Look]) -> d
     return keys
 
 
-def save_study(rows: pd.DataFrame, path: Path) -> None:
-    """Write the curves of all settings as PNG or SVG; equal rows give equal bytes, whatever the user's style."""
-    save(lambda: draw_study(rows), path, dpi=120)
+def save_study(rows: pd.DataFrame, *paths: Path) -> None:
+    """Write the curves of all settings as PNG, SVG or PDF; equal rows give equal bytes, whatever the user's style."""
+    save(lambda: draw_study(rows), *paths, dpi=120)
