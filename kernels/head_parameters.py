@@ -1,4 +1,4 @@
-"""Parameters as the compiled engines take them: at most two of a head and the c of a bonus, constants or per step."""
+"""Parameters as compiled engines take them: at most two of a head, c and offset of a score; constant or per step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -99,34 +99,34 @@ def compiled_index(policy: Any, arms: ArmTable, horizon: int, engine: str) -> An
 
 
 @dataclass(frozen=True, slots=True)
-class Bonus:
-    """The factor c of a bonus c sqrt(2 ln N).
+class OfScore:
+    """One parameter of a score, c of a bonus or an offset.
 
     Attributes:
-        c: its value; 0 where a schedule stands.
+        value: its value; 0 where a schedule stands.
         schedule: its schedule, None for a constant.
     """
 
-    c: float = 0.0
+    value: float = 0.0
     schedule: Schedule | None = None
 
     @classmethod
-    def of(cls, score: Any) -> "Bonus":
-        """Read it from a score; 0 where the score has none."""
-        c = getattr(score, "c", 0.0)
-        return cls(schedule=c) if isinstance(c, Schedule) else cls(float(c))
+    def named(cls, score: Any, name: str) -> "OfScore":
+        """Read it from a score; 0 where the score has none of this name."""
+        value = getattr(score, name, 0.0)
+        return cls(schedule=value) if isinstance(value, Schedule) else cls(float(value))
 
     def largest(self, horizon: int) -> float:
         """Its largest value in a run of `horizon` steps."""
-        return Parameters(self.c, schedules=(self.schedule, None)).extent(0, horizon)[1]
+        return Parameters(self.value, schedules=(self.schedule, None)).extent(0, horizon)[1]
 
     def steps(self, begin: int, end: int) -> NDArray[np.float64]:
-        """c at steps begin, ..., end - 1 (t is one more), float64 [steps].
+        """Its values at steps begin, ..., end - 1 (t is one more), float64 [steps].
 
         Raises:
             ValueError: a schedule is not finite there.
         """
-        return Parameters(self.c, schedules=(self.schedule, None)).steps(begin, end)[0]
+        return Parameters(self.value, schedules=(self.schedule, None)).steps(begin, end)[0]
 
 
 def constant(policy: Any, name: str, value: Any, engine: str) -> float:
@@ -142,5 +142,5 @@ def constant(policy: Any, name: str, value: Any, engine: str) -> float:
 
 NONE = Parameters()
 """Those of a head without parameters."""
-NO_BONUS = Bonus()
-"""That of a score without one."""
+ZERO = OfScore()
+"""That of a score without it."""

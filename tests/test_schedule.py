@@ -1,6 +1,7 @@
 """Schedules: text that reads back, values, legality from the first step to the last, and histories on every engine."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,8 @@ CHANGING = {
     "ucb(c=1/sqrt(t)) | argmax": "ucb(c=1) | argmax",
     "centred_ucb(c=log(t)/5, offset=-t) | softmax(beta=9)": "centred_ucb(c=0) | softmax(beta=9)",
     "reward_centred_ucb(c=0.3+1/t) | s_tau(tau=2+log(t))": "reward_centred_ucb(c=1.3) | s_tau(tau=2+log(t))",
+    "centred_ucb(offset=1-log(t)) | s_tau(tau=5)": "centred_ucb(offset=1) | s_tau(tau=5)",
+    "ucb(c=1/t, offset=2/t) | escort(p=2)": "ucb(offset=2) | escort(p=2)",
     "eps_greedy(eps=min(1, 9/t))": "eps_greedy(eps=1)",
 }
 
@@ -265,21 +268,21 @@ def test_eps_of_the_step_is_the_share_that_explores() -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "engine", "name"),
-    [
-        ("centred_ucb(offset=log(t)) | s_tau(tau=5)", "numba", "offset"),
-        ("centred_ucb(offset=log(t)) | s_tau(tau=5)", "triton", "offset"),
-        ("eps_greedy(eps=1/t)", "triton", "eps"),
-    ],
+    ("policy", "name"),
+    [("centred_ucb(offset=log(t)) | s_tau(tau=5)", "offset=log(t)"), ("eps_greedy(eps=1/t)", "eps=1/t")],
 )
-def test_a_schedule_that_an_engine_lacks_is_named_and_goes_to_torch(policy: str, engine: str, name: str) -> None:
+def test_a_schedule_that_an_engine_lacks_is_named_and_goes_to_torch(
+    policy: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parsed = parse_policy(policy)
-    with pytest.raises(EngineError, match=rf"{engine} engine has no schedule for {name}, got {name}=.*engine='torch'"):
-        ENGINES[engine].check(parsed, TABLE, 50)
-    if engine == "numba":
-        choice = choose_engine(parsed, TABLE, 50)
-        assert choice.engine.name == "torch"
-        assert choice.note == f"the numba engine has no schedule for offset, got offset=log(t) in {policy}"
+    why = f"the triton engine has no schedule for {name.split('=')[0]}, got {name} in {policy}"
+    with pytest.raises(EngineError, match=re.escape(f"{why}; engine='torch' runs it")):
+        ENGINES["triton"].check(parsed, TABLE, 50)
+    # On a GPU, where numba does not run, auto takes torch and says why.
+    monkeypatch.setattr("stau_rl.kernels.engines.find_device", lambda *_: "cuda")
+    monkeypatch.setattr("stau_rl.kernels.engines.Engine.require", lambda *_: None)
+    choice = choose_engine(parsed, TABLE, 50)
+    assert (str(choice), choice.note) == ("torch cuda float64", why)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from stau_rl.kernels.cpu.heads import BoundHead, bind_head
 from stau_rl.kernels.cpu.lanes import WIDTH
 from stau_rl.kernels.cpu.plugin import check_plugin
 from stau_rl.kernels.float32 import SHIFT_FREE, Float32Error, misfit, require_float32
-from stau_rl.kernels.head_parameters import NO_BONUS, NONE, Bonus, Parameters, Widths, compiled_index, constant
+from stau_rl.kernels.head_parameters import NONE, ZERO, OfScore, Parameters, Widths, compiled_index
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
 UNROLL_ARMS = 20
@@ -33,7 +33,7 @@ class Plan:
         mean, root, preference: initial values of the state arrays.
         cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
         head: the parameters of the head, p and q, with their schedules.
-        bonus: c, with its schedule.
+        bonus, offset: c and the offset of the scores, with their schedules.
     """
 
     spec: Specialisation
@@ -43,18 +43,20 @@ class Plan:
     preference: float = 0.0
     cost: float = 1.0
     head: Parameters = NONE
-    bonus: Bonus = NO_BONUS
+    bonus: OfScore = ZERO
+    offset: OfScore = ZERO
 
     @property
     def changes(self) -> bool:
         """Some parameter is a table of the steps."""
-        return any(self.head.schedules) or self.bonus.schedule is not None
+        return any((*self.head.schedules, self.bonus.schedule, self.offset.schedule))
 
     def table(self, begin: int, end: int) -> NDArray[np.float64]:
-        """p, q and c at steps begin, ..., end - 1, float64 [3, steps]; empty where nothing changes."""
+        """p, q, c and offset at steps begin, ..., end - 1, float64 [4, steps]; empty where nothing changes."""
         if not self.changes:
-            return np.empty((3, 0))
-        return np.concatenate([self.head.steps(begin, end), self.bonus.steps(begin, end)[None]])
+            return np.empty((4, 0))
+        of_score = [number.steps(begin, end) for number in (self.bonus, self.offset)]
+        return np.concatenate([self.head.steps(begin, end), of_score])
 
 
 def check(policy: Any, arms: ArmTable, horizon: int, dtype: str = "float32") -> None:
@@ -71,8 +73,8 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         ValueError: the device code of a plug-in head contradicts the head.
     """
     why = misfit(policy, arms, horizon)
-    bonus = NO_BONUS
-    offset = alpha = mean = root = preference = prior_precision = noise = 0.0
+    bonus = offset = ZERO
+    alpha = mean = root = preference = prior_precision = noise = 0.0
     bound, choose, cost, index = BoundHead(None), "choose_by_weight", 1.0, None
     flags = {arms.kind.upper()}
     if policy.name == "pipe":
@@ -86,18 +88,18 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             bound = BoundHead(None, Parameters(q=found.q, schedules=(Widths(found.widths), None)))
             flags |= {"DOUBLE", "INDEX"} | ({"CONTRAST"} if found.contrast else set())
         elif policy.head.name == "argmax":
-            bonus = Bonus.of(policy.score)
+            bonus = OfScore.named(policy.score, "c")
             # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind in ("CENTRED", "PAST") else kind}
         else:
-            bonus = Bonus.of(policy.score)
+            bonus = OfScore.named(policy.score, "c")
             bound = _bound(policy.head, horizon)
             if why and (bound.device is None or bound.device.wide is None):
                 raise Float32Error(why)
             if policy.head.name not in SHIFT_FREE:
-                offset = constant(policy, "offset", getattr(policy.score, "offset", 0.0), "numba")
-            flags |= {kind} | ({"OFFSET"} if offset else set())
+                offset = OfScore.named(policy.score, "offset")
+            flags |= {kind} | ({"OFFSET"} if offset != ZERO else set())
             # Scores that float32 cannot hold are float64; so is the quantile behind the rewards that they come from.
             flags |= {"DOUBLE", "WIDE"} if why else {"SINGLE"}
             cost = 3.0 if why else cost
@@ -137,11 +139,13 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         flags |= {"POWER"}
     if bonus.schedule is not None:
         flags |= {"WIDENS"}
+    if offset.schedule is not None:
+        flags |= {"MOVES"}
     real = "float32" if choose == "choose_by_weight" and not why else "float64"
     spec = replace(_specialisation(choose, bound.key, arms, real, frozenset(flags), horizon), index=index)
     head = bound.parameters
-    parameters = (head.p, head.q, bonus.c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
-    return Plan(spec, parameters, mean, root, preference, cost, head, bonus)
+    parameters = (head.p, head.q, bonus.value, float(arms.sigma), alpha, mean, prior_precision, noise, offset.value)
+    return Plan(spec, parameters, mean, root, preference, cost, head, bonus, offset)
 
 
 def _bound(head: Any, horizon: int) -> BoundHead:

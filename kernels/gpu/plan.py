@@ -15,7 +15,7 @@ from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
 from stau_rl.kernels.float32 import CENTRED, EXTREME, SHIFT_FREE, Float32Error, misfit, require_float32, score_range
 from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
 from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
-from stau_rl.kernels.head_parameters import Bonus, compiled_index, constant
+from stau_rl.kernels.head_parameters import OfScore, compiled_index, constant
 from stau_rl.kernels.philox import MAX_ARMS
 from stau_rl.spec.schedule import Schedule
 
@@ -139,8 +139,8 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         return Plan(variant, "exact", index.function, width="index", q=index.q, widths=index.widths)
     if score not in SCORES:
         raise _unsupported("score", score, SCORES)
-    bonus = Bonus.of(policy.score)
-    c = bonus.c if bonus.schedule is None else 1.0
+    bonus = OfScore.named(policy.score, "c")
+    c = bonus.value if bonus.schedule is None else 1.0
     width = "none" if score == "mean" else "bonus"
     variant = replace(variant, forced=score != "mean", width=score != "mean", cached=True)
     kind = "mean" if score == "mean" else "ucb"
