@@ -163,3 +163,16 @@ def noise_precision(sigma: float | None, arms: ArmTable) -> float:
 
 class EngineError(ValueError):
     """An engine was asked for something it cannot run; the message names one that can."""
+
+
+class UnfitError(EngineError):
+    """An engine has the policy's parts and cannot play them here; `auto` tells why where it takes another.
+
+    Attributes:
+        why: what does not fit, without what to do about it.
+    """
+
+    def __init__(self, why: str, runs: str = "engine='torch'") -> None:
+        """Make the message; `runs` is what holds it."""
+        super().__init__(f"{why}; {runs} runs it")
+        self.why = why

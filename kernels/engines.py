@@ -20,8 +20,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from stau_rl.kernels.contract import ArmTable, EngineError
-from stau_rl.kernels.float32 import Float32Error
+from stau_rl.kernels.contract import ArmTable, EngineError, UnfitError
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,16 +166,15 @@ def choose_engine(
         dtype: `float32`, `float64` or `auto`, the engine's own.
 
     Raises:
-        ValueError: an unknown engine, device or dtype, a device that is not there, or a schedule of the policy's head
-            that is not legal at a step that is played.
+        ValueError: an unknown engine, device or dtype, a device that is not there, or a schedule of the policy that
+            is not legal at a step that is played.
         EngineError: the engine named cannot run this policy, on this device or in this type.
     """
     if engine != "auto" and engine not in ENGINES:
         raise ValueError(f"unknown engine {engine!r}; known: auto, {', '.join(ENGINES)}")
     if dtype not in ("auto", "float32", "float64"):
         raise ValueError(f"unknown dtype {dtype!r}; known: auto, float32, float64")
-    if policy.head is not None:
-        policy.head.check_steps(horizon)
+    policy.check_steps(horizon)
     place = find_device(device, engine)
     if engine != "auto":
         return _try(ENGINES[engine], policy, arms, horizon, place, dtype)
@@ -188,7 +186,7 @@ def choose_engine(
         except MissingEngineError as error:
             missing = str(error).partition(";")[0]
             reasons.append(str(error))
-        except Float32Error as error:
+        except UnfitError as error:
             missing = error.why
             reasons.append(str(error))
         except EngineError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from stau_rl.kernels.contract import LARGEST_NORMAL, ArmTable, EngineError
+from stau_rl.kernels.contract import LARGEST_NORMAL, ArmTable, EngineError, UnfitError
 from stau_rl.kernels.head_parameters import Parameters
 from stau_rl.spec.schedule import Schedule
 
@@ -46,17 +46,8 @@ GROWTH = 4.0
 SHIFT_FREE = ("softmax", "argmax", "sparsemax", "entmax15", "entmax")
 
 
-class Float32Error(EngineError):
-    """Float32 does not hold what a policy computes with.
-
-    Attributes:
-        why: what does not fit, without what to do about it.
-    """
-
-    def __init__(self, why: str, runs: str = "engine='torch'") -> None:
-        """Make the message; `runs` is what holds it."""
-        super().__init__(f"{why}; {runs} runs it")
-        self.why = why
+class Float32Error(UnfitError):
+    """Float32 does not hold what a policy computes with."""
 
 
 def require_float32(engine: str, dtype: str) -> None:
@@ -96,8 +87,22 @@ def score_range(arms: ArmTable, score: str, c: float, horizon: int) -> tuple[flo
 
 
 def _misfit_of_scores(score: Any, head: Any, arms: ArmTable, horizon: int) -> str:
-    c = float(getattr(score, "c", 0.0)) if score.name != "mean" else 0.0
-    offset = 0.0 if head.name in SHIFT_FREE else float(getattr(score, "offset", 0.0))
+    c = _largest(getattr(score, "c", 0.0), horizon) if score.name != "mean" else 0.0
+    for offset in _offsets(0.0 if head.name in SHIFT_FREE else getattr(score, "offset", 0.0), horizon):
+        if why := _misfit_at_offset(score, head, c, offset, arms, horizon):
+            return why
+    return ""
+
+
+def _offsets(value: Any, horizon: int) -> tuple[float, ...]:
+    """Where an offset may not fit: the number itself, or the ends of a schedule and what lies nearest 0 between."""
+    if not isinstance(value, Schedule):
+        return (float(value),)
+    low, high = Parameters(schedules=(value, None)).extent(0, horizon)
+    return low, high, min(max(low, 0.0), high)
+
+
+def _misfit_at_offset(score: Any, head: Any, c: float, offset: float, arms: ArmTable, horizon: int) -> str:
     _, lower, below, above, upper, _ = arms.levels()
     k, steps = arms.arms, min(horizon, STEPS)
     plays = max(1.0, steps / k)

@@ -1,4 +1,4 @@
-"""The parameters of a head as the compiled engines take them: at most two, constants or tables of a number per step."""
+"""Parameters as compiled engines take them: at most two of a head, c and offset of a score; constant or per step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stau_rl.kernels.contract import ArmTable, EngineError
+from stau_rl.kernels.contract import ArmTable, EngineError, UnfitError
 from stau_rl.spec.schedule import Schedule
 
 _PIECE = 1 << 16
@@ -49,6 +49,11 @@ class Parameters:
         numbers = [0.0 if isinstance(value, Schedule) else float(value) for value in (first, second)]
         changing = [value if isinstance(value, Schedule) else None for value in (first, second)]
         return cls(numbers[0], numbers[1], (changing[0], changing[1]))
+
+    @classmethod
+    def number(cls, value: float | Schedule, factor: float) -> "Parameters":
+        """One number, or schedule, times a factor, as p."""
+        return cls(schedules=(value.times(factor), None)) if isinstance(value, Schedule) else cls(value * factor)
 
     def extent(self, which: int, horizon: int) -> tuple[float, float]:
         """Least and largest value of p (0) or q (1) in a run of `horizon` steps."""
@@ -93,5 +98,49 @@ def compiled_index(policy: Any, arms: ArmTable, horizon: int, engine: str) -> An
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class OfScore:
+    """One parameter of a score, c of a bonus or an offset.
+
+    Attributes:
+        value: its value; 0 where a schedule stands.
+        schedule: its schedule, None for a constant.
+    """
+
+    value: float = 0.0
+    schedule: Schedule | None = None
+
+    @classmethod
+    def named(cls, score: Any, name: str) -> "OfScore":
+        """Read it from a score; 0 where the score has none of this name."""
+        value = getattr(score, name, 0.0)
+        return cls(schedule=value) if isinstance(value, Schedule) else cls(float(value))
+
+    def largest(self, horizon: int) -> float:
+        """Its largest value in a run of `horizon` steps."""
+        return Parameters(self.value, schedules=(self.schedule, None)).extent(0, horizon)[1]
+
+    def steps(self, begin: int, end: int) -> NDArray[np.float64]:
+        """Its values at steps begin, ..., end - 1 (t is one more), float64 [steps].
+
+        Raises:
+            ValueError: a schedule is not finite there.
+        """
+        return Parameters(self.value, schedules=(self.schedule, None)).steps(begin, end)[0]
+
+
+def constant(policy: Any, name: str, value: Any, engine: str) -> float:
+    """A parameter that a compiled engine takes as a number alone.
+
+    Raises:
+        UnfitError: it is a schedule.
+    """
+    if isinstance(value, Schedule):
+        raise UnfitError(f"the {engine} engine has no schedule for {name}, got {name}={value} in {policy}")
+    return float(value)
+
+
 NONE = Parameters()
 """Those of a head without parameters."""
+ZERO = OfScore()
+"""That of a score without it."""

@@ -1,6 +1,7 @@
 """Schedules: text that reads back, values, legality from the first step to the last, and histories on every engine."""
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from stau_rl import match_sharpness, run_regret
 from stau_rl.agents.bandit import parse_policy
 from stau_rl.envs.arms import parse_arms
 from stau_rl.heads import Softmax, SpecError, STau, parse_head
+from stau_rl.kernels.contract import EngineError
 from stau_rl.kernels.cpu import loop as numba_loop
 from stau_rl.kernels.engines import ENGINES, choose_engine
+from stau_rl.kernels.float32 import misfit
 from stau_rl.regret.arm_table import arm_table
 from stau_rl.regret.report import matched_controls
 from stau_rl.spec.schedule import BLOCK, FUNCTIONS, MAX_DEPTH, Schedule, depends_on_t
@@ -161,8 +164,8 @@ def test_an_error_says_what_is_wrong(text: str, message: str) -> None:
         parse_head(text)
 
 
-@pytest.mark.parametrize("text", ["ucb(c=log(t)) | argmax", "eps_greedy(eps=1/t)"])
-def test_only_heads_take_schedules(text: str) -> None:
+@pytest.mark.parametrize("text", ["thompson(sigma=1/t)", "kl_ucb(c=log(t))", "boltzmann_gumbel(c=1/t)"])
+def test_other_parameters_take_no_schedule(text: str) -> None:
     with pytest.raises(SpecError, match=r"must be a number, got .*, which changes with t"):
         parse_policy(text)
 
@@ -206,6 +209,15 @@ POLICIES = [
     "ucb | s_tau(tau=3+log(t), eps=1/t)",
     "gradient_bandit(alpha=0.2, head=softmax(beta=1+1/t))",
 ]
+# The parameter of a score or policy changes -> what stands still instead at the first value.
+CHANGING = {
+    "ucb(c=1/sqrt(t)) | argmax": "ucb(c=1) | argmax",
+    "centred_ucb(c=log(t)/5, offset=-t) | softmax(beta=9)": "centred_ucb(c=0) | softmax(beta=9)",
+    "reward_centred_ucb(c=0.3+1/t) | s_tau(tau=2+log(t))": "reward_centred_ucb(c=1.3) | s_tau(tau=2+log(t))",
+    "centred_ucb(offset=1-log(t)) | s_tau(tau=5)": "centred_ucb(offset=1) | s_tau(tau=5)",
+    "ucb(c=1/t, offset=2/t) | escort(p=2)": "ucb(offset=2) | escort(p=2)",
+    "eps_greedy(eps=min(1, 9/t))": "eps_greedy(eps=1)",
+}
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -217,6 +229,94 @@ def test_engines_agree(policy: str) -> None:
     pipe = parse_policy(policy)
     frozen = str(pipe).replace(str(pipe.head), str(pipe.head.at(1)))
     assert not np.array_equal(play(frozen, "torch").actions, exact.actions)
+
+
+@pytest.mark.parametrize("policy", CHANGING)
+def test_engines_agree_where_a_score_or_eps_changes(policy: str) -> None:
+    exact, compiled = play(policy, "torch"), play(policy, "numba")
+    assert (exact.actions == compiled.actions).all(axis=0).mean() >= 0.95
+    assert not np.array_equal(play(CHANGING[policy], "torch").actions, exact.actions)
+
+
+def test_a_changing_score_is_that_of_its_step() -> None:
+    """Step by step in plain float64: c and offset of step t = N + 1 decide after N steps."""
+    policy = "ucb(c=2/t, offset=log(t)) | escort(p=2)"
+    got = play(policy, "torch", horizon=60, table=arm_table(parse_arms("gaussian(k=3)"), 0, 0, 1))
+    from stau_rl.kernels.philox import ACTION_REWARD, closed_uniform, words
+
+    counts, sums = np.zeros(3), np.zeros(3)
+    for step, (arm, reward) in enumerate(zip(got.actions[:, 0], got.rewards[:, 0], strict=True)):
+        if step >= 3:
+            u = closed_uniform(words(3, np.array([0]), step >> 1, ACTION_REWARD)[2 * (step & 1)])[0]
+            bounds = sums / counts + 2 / (step + 1) * np.sqrt(2 * math.log(step) / counts) + math.log(step + 1)
+            weights = bounds**2
+            assert arm == np.argmax(np.cumsum(weights) > u * weights.sum())
+        counts[arm] += 1
+        sums[arm] += reward
+
+
+def test_eps_of_the_step_is_the_share_that_explores() -> None:
+    """eps = 1 up to step 9 and 0 from step 10 on: uniform arms, then what greedy does from there."""
+    sharp = play("eps_greedy(eps=min(1, max(0, 10-t)))", "torch", horizon=40)
+    assert np.array_equal(sharp.actions[:9], play("eps_greedy(eps=1)", "torch", horizon=40).actions[:9])
+    means = np.zeros((2, *sharp.actions.shape))
+    for arm in (0, 1):
+        pulled = sharp.actions == arm
+        means[arm] = np.cumsum(sharp.rewards * pulled, 0) / np.maximum(np.cumsum(pulled, 0), 1)
+    chosen = np.take_along_axis(means[:, 8:-1], sharp.actions[None, 9:].astype(np.int64), 0)[0]
+    np.testing.assert_array_equal(chosen, means[:, 8:-1].max(0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [("centred_ucb(offset=log(t)) | s_tau(tau=5)", "offset=log(t)"), ("eps_greedy(eps=1/t)", "eps=1/t")],
+)
+def test_a_schedule_that_an_engine_lacks_is_named_and_goes_to_torch(
+    policy: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = parse_policy(policy)
+    why = f"the triton engine has no schedule for {name.split('=')[0]}, got {name} in {policy}"
+    with pytest.raises(EngineError, match=re.escape(f"{why}; engine='torch' runs it")):
+        ENGINES["triton"].check(parsed, TABLE, 50)
+    # On a GPU, where numba does not run, auto takes torch and says why.
+    monkeypatch.setattr("stau_rl.kernels.engines.find_device", lambda *_: "cuda")
+    monkeypatch.setattr("stau_rl.kernels.engines.Engine.require", lambda *_: None)
+    choice = choose_engine(parsed, TABLE, 50)
+    assert (str(choice), choice.note) == ("torch cuda float64", why)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ucb(c=1-t/10) | argmax", r"ucb: c must be finite and >= 0 at every step, got 1-t/10 = -0.1 at t = 11"),
+        (
+            "ucb(offset=log(11-t)) | argmax",
+            r"ucb: offset must be finite at every step, got log\(11-t\) = -inf at t = 11",
+        ),
+        ("eps_greedy(eps=t/10)", r"eps must be finite and >= 0 and <= 1 at every step, got t/10 = 1.1 at t = 11"),
+    ],
+)
+def test_schedules_of_scores_are_checked_over_the_horizon(text: str, message: str) -> None:
+    assert choose_engine(parse_policy(text), TABLE, 10, engine="torch").engine.name == "torch"
+    with pytest.raises(ValueError, match=message):
+        choose_engine(parse_policy(text), TABLE, 11, engine="torch")
+
+
+def test_a_score_with_a_schedule_reads_back_and_has_no_values_of_its_own() -> None:
+    policy = parse_policy("centred_ucb(c=1/t, offset=-log(t)) | argmax")
+    assert parse_policy(str(policy)) == policy
+    assert str(policy.score) == "centred_ucb(c=1/t, offset=-log(t))"
+    assert str(policy.score.at(4)) == f"centred_ucb(c=0.25, offset={-math.log(4)!r})"
+    with pytest.raises(ValueError, match=r"changes with t; score.at\(t\)"):
+        policy.score.fixed(policy.score.c)
+
+
+def test_float32_is_judged_at_the_worst_step_of_a_score() -> None:
+    """An offset far below 0 makes s^tau steep, one far above it makes a score long; either end may be the worst."""
+    head = "s_tau(tau=90)"
+    for offset, fits in (("-30", False), ("0", True), ("30", True), ("30-t", False), ("t/50", True)):
+        why = misfit(parse_policy(f"centred_ucb(c=0.1, offset={offset}) | {head}"), TABLE, 60)
+        assert (why == "") is fits, offset
 
 
 def test_a_changing_head_is_that_of_its_step() -> None:

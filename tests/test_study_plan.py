@@ -7,7 +7,8 @@ import pytest
 
 from stau_rl.regret.run import run_regret
 from stau_rl.study.family import Family
-from stau_rl.study.plan import SWEEPS, plan_study, rescale, sweep_points, try_sweep
+from stau_rl.study.plan import SWEEPS, plan_study, sweep_points, try_sweep
+from stau_rl.study.rescale import rescale
 from stau_rl.study.setting import Setting
 
 SOFTMAX, S_TAU = "centred_ucb(c=0.25) | softmax(beta=1.5)", "centred_ucb(c=0.25) | s_tau(tau=5.5)"

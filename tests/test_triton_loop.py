@@ -29,6 +29,7 @@ POLICIES = (
     *("gradient softmax", "gradient s_tau", "gradient escort", "gradient schedule", "whole ratio"),
     *("softmax schedule", "steep schedule", "s_tau schedule", "ratio schedule", "s_tau eps schedule"),
     *("escort schedule", "offset", "negative offset", "uncentred offset", "softmax offset", "offset schedule"),
+    *("bonus schedule", "centred bonus schedule", "ucb1 schedule", "wide bonus schedule"),
     *("plug-in", "plug-in schedule"),
     *("wide softmax", "wide steep", "wide s_tau", "wide s_tau eps=0", "wide s_tau schedule"),
     *("wide escort", "wide softplus_norm", "wide sigmoid_norm"),

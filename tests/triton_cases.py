@@ -217,11 +217,14 @@ WEIGHTED = {
     "uncentred offset": "ucb(c=0.3, offset=-2) | s_tau(tau=5)",
     "softmax offset": "ucb(offset=40) | softmax(beta=4)",
     "offset schedule": "centred_ucb(offset=2) | s_tau(tau=2+log(t))",
+    "bonus schedule": "ucb(c=0.2+1/t, offset=log(t)) | softmax(beta=4)",
+    "centred bonus schedule": "centred_ucb(c=log(t)/2) | s_tau(tau=1+0.5*log(t))",
     "plug-in": "centred_ucb(offset=0.5) | asinh(p=5, width=0.5)",
     "plug-in schedule": "ucb | asinh(p=4*log(t), width=1+1/t)",
 }
 WHOLE = {
     "ucb1": "ucb1",
+    "ucb1 schedule": "ucb(c=1/sqrt(t)) | argmax",
     "greedy": "greedy",
     "random": "random",
     "eps_greedy": "eps_greedy(eps=0.3)",
@@ -253,6 +256,7 @@ WIDE = {
     "wide s_tau": ("centred_ucb(offset=-300) | s_tau(tau=7.3)", FAR),
     "wide s_tau eps=0": ("ucb(offset=-1200) | s_tau(tau=7.3, eps=0)", FAR),
     "wide s_tau schedule": ("centred_ucb | s_tau(tau=1+300*log(t))", CLOSE),
+    "wide bonus schedule": ("ucb(c=1+1/t) | softmax(beta=50)", FAR),
     "wide clamp": ("reward_centred_ucb(offset=1) | clamp_power(tau=300)", FAR),
     "wide escort": ("centred_ucb | escort(p=3)", FAR),
     "wide softplus_norm": ("ucb(offset=-1200) | softplus_norm", FAR),

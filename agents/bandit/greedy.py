@@ -1,6 +1,6 @@
 """Greedy and eps-greedy: the arm of the largest empirical mean."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -10,7 +10,9 @@ from stau_rl.agents.bandit.pipe import Pipe
 from stau_rl.agents.bandit.policy import Policy
 from stau_rl.agents.bandit.scores import Mean
 from stau_rl.heads import Argmax
+from stau_rl.heads.parameter import parameter
 from stau_rl.kernels.philox import closed_uniform
+from stau_rl.spec.schedule import Schedule
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import Draws, State
@@ -45,12 +47,15 @@ class EpsGreedy(Policy):
     formula: ClassVar[str] = "uniform with probability eps, else mean | argmax"
     source: ClassVar[str] = "Sutton & Barto 2018"
 
-    eps: float = field(default=0.1, metadata={"show": True})
+    eps: float | Schedule = parameter(0.1, low=0.0, high=1.0)
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
-        if not 0.0 <= self.eps <= 1.0:
-            raise ValueError(f"eps_greedy: eps must lie in [0, 1], got {self.eps!r}")
+        """Check the parameters; a schedule at the first step."""
+        self._check_ranges()
+
+    def eps_at(self, t: int) -> float:
+        """The probability of exploring at step t = 1, 2, ..."""
+        return self.eps.at(t) if isinstance(self.eps, Schedule) else self.eps
 
     def choose(self, state: "State", draws: "Draws") -> Tensor:
         """The arm each instance pulls, int64 [instances]."""
@@ -60,4 +65,4 @@ class EpsGreedy(Policy):
         tied = means == means.amax(0, keepdim=True)
         place = (closed_uniform(words[1]) * tied.sum(0)).to(torch.int64)
         best = (tied.cumsum(0) <= place).sum(0)
-        return torch.where(draws.action(state.step) < self.eps, explored, best)
+        return torch.where(draws.action(state.step) < self.eps_at(state.step + 1), explored, best)

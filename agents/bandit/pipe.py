@@ -80,7 +80,8 @@ class Pipe(Policy):
         exact = isinstance(self.head, Argmax) or hasattr(self.head, "inner")
         dtype = dtype or (torch.float64 if exact else state.dtype)
         head = self.head.at(state.step + 1)
-        scores = self.score.differences if head.name in SHIFT_FREE else self.score.values
+        score = self.score.at(state.step + 1)
+        scores = score.differences if head.name in SHIFT_FREE else score.values
         weights = head.unchecked_log_weights(scores(state, dtype), dim=0).exp()
         if self.renormalise:
             weights = torch.where((weights > 0).any(0), weights, 1.0)

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from stau_rl.agents.bandit.scores import Score
 from stau_rl.heads import Head
+from stau_rl.heads.parameter import Scheduled
 from stau_rl.spec.grammar import format_spec
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import Draws, State
 
 
-class Policy:
+class Policy(Scheduled):
     """A rule that picks an arm from what the pulls so far have shown.
 
     Subclasses are frozen dataclasses. The methods below are the reference, on tensors of layout [arms, instances];
@@ -47,6 +48,13 @@ class Policy:
         abstaining where mu* >= 0, and -mu_k for a pull of arm k where every mean is negative.
         """
         return False
+
+    def check_steps(self, horizon: int) -> None:
+        """Raise a ValueError unless all schedules, of score and head too, are legal at t = 1, ..., horizon."""
+        Scheduled.check_steps(self, horizon)
+        for part in (self.score, self.head):
+            if part is not None:
+                part.check_steps(horizon)
 
     def lowered(self) -> "Policy":
         """The policy that engines run: itself, or what it is shorthand for."""

@@ -2,20 +2,24 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from stau_rl.heads.base import require_finite
+from stau_rl.heads.parameter import Scheduled, parameter
 from stau_rl.spec.grammar import format_spec
+from stau_rl.spec.schedule import Schedule
 
 if TYPE_CHECKING:
     from stau_rl.kernels.torch_loop import State
 
 
-class Score:
+class Score(Scheduled):
     """A number per arm, from the pulls so far; a frozen dataclass with a `name`.
+
+    A parameter made by `stau_rl.heads.parameter.parameter` may be a schedule; `at(t)` is the score of step t, and only
+    that has values.
 
     Attributes:
         forces_pulls: arm t is pulled at each step t < K, so that every arm has been pulled when scores are asked for.
@@ -37,6 +41,12 @@ class Score:
         Whatever moves every score alike is left out, as adding it would only round differences away.
         """
         return self.values(state, dtype)
+
+    def fixed(self, value: Any) -> Any:
+        """The value of a parameter, for use in `values`; a ValueError for a schedule."""
+        if isinstance(value, Schedule):
+            raise ValueError(f"{self} changes with t; score.at(t) is the score of step t")
+        return value
 
     def start(self, state: "State") -> None:
         """Put the score's own tensors into `state.own` before the first step."""
@@ -76,24 +86,23 @@ class Ucb(Score):
     formula: ClassVar[str] = "S_k / n_k + c sqrt(2 ln N / n_k) + offset"
     forces_pulls: ClassVar[bool] = True
 
-    c: float = 1.0
-    offset: float = 0.0
+    c: float | Schedule = parameter(1.0, low=0.0, show=False)
+    offset: float | Schedule = parameter(0.0, show=False)
 
     def __post_init__(self) -> None:
-        """Check the parameters."""
-        require_finite(self.name, "c", self.c, low=0.0)
-        require_finite(self.name, "offset", self.offset, low=-math.inf)
+        """Check the parameters; schedules at the first step."""
+        self._check_ranges()
 
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
-        return self._bounds(state, dtype) + self.offset
+        return self._bounds(state, dtype) + self.fixed(self.offset)
 
     def differences(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores without offset and centre, [arms, instances] in `dtype`."""
         return self._bounds(state, dtype)
 
     def _bounds(self, state: "State", dtype: torch.dtype) -> Tensor:
-        width = self.c * math.sqrt(2.0 * math.log(state.step))
+        width = self.fixed(self.c) * math.sqrt(2.0 * math.log(state.step))
         return state.means(dtype) + width * state.counts.to(dtype).rsqrt()
 
 
@@ -114,7 +123,7 @@ class CentredUcb(Ucb):
         scores = self._bounds(state, dtype)
         # From the first, so that scores that are all equal are exactly 0: some heads have no weight there.
         scores = scores - scores[:1]
-        return scores - (scores.mean(0, keepdim=True) - self.offset)
+        return scores - (scores.mean(0, keepdim=True) - self.fixed(self.offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,4 +142,4 @@ class RewardCentredUcb(Ucb):
 
     def values(self, state: "State", dtype: torch.dtype) -> Tensor:
         """Scores [arms, instances] in `dtype`."""
-        return self._bounds(state, dtype) - ((state.total / state.step).to(dtype) - self.offset)
+        return self._bounds(state, dtype) - ((state.total / state.step).to(dtype) - self.fixed(self.offset))

@@ -76,7 +76,6 @@ def simulate(
     result = _empty_block(arms, horizon, checkpoints.size, record)
     keys = [np.uint64(word) for word in split_seed(seed)]
     parameters = tuple(np.float64(value) for value in plan.parameters)
-    scheduled = any(plan.head.schedules)
     lanes, late = plan.spec.lanes, late_start(horizon)
     table = (np.ascontiguousarray(arms.values, np.float64), np.ascontiguousarray(arms.offsets, np.int64))
     threads = numba.config.NUMBA_NUM_THREADS
@@ -90,7 +89,7 @@ def simulate(
             blocks, rows = len(state["count"]), [state[name] for name in ROWS]
             piece = max(1, blocks // (PIECES * threads))
             steps = max(2, int(WORK / (plan.cost * arms.arms * piece * lanes)))
-            if scheduled:
+            if plan.changes:
                 steps = min(steps, SCHEDULED_STEPS)
             for begin in range(0, horizon, steps):
                 end = min(begin + steps, horizon)
@@ -105,7 +104,7 @@ def simulate(
                     due,
                     parameters,
                     *table,
-                    plan.head.steps(begin, end) if scheduled else np.empty((2, 0)),
+                    plan.table(begin, end),
                 )
                 pieces = [(low, min(low + piece, blocks)) for low in range(0, blocks, piece)]
                 calls = [pool.submit(play, bounds, *shared, *rows) for bounds in pieces]

@@ -3,13 +3,16 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
 from stau_rl.kernels.cpu.codegen import Specialisation
 from stau_rl.kernels.cpu.heads import BoundHead, bind_head
 from stau_rl.kernels.cpu.lanes import WIDTH
 from stau_rl.kernels.cpu.plugin import check_plugin
 from stau_rl.kernels.float32 import SHIFT_FREE, Float32Error, misfit, require_float32
-from stau_rl.kernels.head_parameters import NONE, Parameters, Widths, compiled_index
+from stau_rl.kernels.head_parameters import NONE, ZERO, OfScore, Parameters, Widths, compiled_index
 
 # Above it the looped form is as fast or faster (measured at 16, 32 and 64 arms), and it compiles sooner.
 UNROLL_ARMS = 20
@@ -30,6 +33,7 @@ class Plan:
         mean, root, preference: initial values of the state arrays.
         cost: rough time per arm-step in units of the fastest policy's, for choosing the size of a call.
         head: the parameters of the head, p and q, with their schedules.
+        bonus, offset: c and the offset of the scores, with their schedules.
     """
 
     spec: Specialisation
@@ -39,6 +43,20 @@ class Plan:
     preference: float = 0.0
     cost: float = 1.0
     head: Parameters = NONE
+    bonus: OfScore = ZERO
+    offset: OfScore = ZERO
+
+    @property
+    def changes(self) -> bool:
+        """Some parameter is a table of the steps."""
+        return any((*self.head.schedules, self.bonus.schedule, self.offset.schedule))
+
+    def table(self, begin: int, end: int) -> NDArray[np.float64]:
+        """p, q, c and offset at steps begin, ..., end - 1, float64 [4, steps]; empty where nothing changes."""
+        if not self.changes:
+            return np.empty((4, 0))
+        of_score = [number.steps(begin, end) for number in (self.bonus, self.offset)]
+        return np.concatenate([self.head.steps(begin, end), of_score])
 
 
 def check(policy: Any, arms: ArmTable, horizon: int, dtype: str = "float32") -> None:
@@ -55,7 +73,8 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         ValueError: the device code of a plug-in head contradicts the head.
     """
     why = misfit(policy, arms, horizon)
-    c = offset = alpha = mean = root = preference = prior_precision = noise = 0.0
+    bonus = offset = ZERO
+    alpha = mean = root = preference = prior_precision = noise = 0.0
     bound, choose, cost, index = BoundHead(None), "choose_by_weight", 1.0, None
     flags = {arms.kind.upper()}
     if policy.name == "pipe":
@@ -69,25 +88,25 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
             bound = BoundHead(None, Parameters(q=found.q, schedules=(Widths(found.widths), None)))
             flags |= {"DOUBLE", "INDEX"} | ({"CONTRAST"} if found.contrast else set())
         elif policy.head.name == "argmax":
-            c = float(getattr(policy.score, "c", 0.0))
+            bonus = OfScore.named(policy.score, "c")
             # Centring and an offset move all scores alike, so the largest stays the largest.
             choose = "choose_best"
             flags |= {"DOUBLE", "UCB" if kind in ("CENTRED", "PAST") else kind}
         else:
-            c = float(getattr(policy.score, "c", 0.0))
+            bonus = OfScore.named(policy.score, "c")
             bound = _bound(policy.head, horizon)
             if why and (bound.device is None or bound.device.wide is None):
                 raise Float32Error(why)
             if policy.head.name not in SHIFT_FREE:
-                offset = float(getattr(policy.score, "offset", 0.0))
-            flags |= {kind} | ({"OFFSET"} if offset else set())
+                offset = OfScore.named(policy.score, "offset")
+            flags |= {kind} | ({"OFFSET"} if offset != ZERO else set())
             # Scores that float32 cannot hold are float64; so is the quantile behind the rewards that they come from.
             flags |= {"DOUBLE", "WIDE"} if why else {"SINGLE"}
             cost = 3.0 if why else cost
     elif policy.name == "random":
         choose = "choose_uniform"
     elif policy.name == "eps_greedy":
-        choose, bound = "choose_best", BoundHead(None, Parameters(float(policy.eps) * 2.0**24))
+        choose, bound = "choose_best", BoundHead(None, Parameters.number(policy.eps, 2.0**24))
         flags |= {"DOUBLE", "MEAN", "HAS_MEAN", "EXPLORES"}
     elif policy.name == "thompson":
         choose, cost = "choose_noisy", 6.0
@@ -118,11 +137,15 @@ def make_plan(policy: Any, arms: ArmTable, horizon: int) -> Plan:
         flags |= {"SCHEDULED"}
     elif bound.device is not None and bound.device.base is not None and bound.parameters.p in WHOLE_POWERS and not why:
         flags |= {"POWER"}
+    if bonus.schedule is not None:
+        flags |= {"WIDENS"}
+    if offset.schedule is not None:
+        flags |= {"MOVES"}
     real = "float32" if choose == "choose_by_weight" and not why else "float64"
     spec = replace(_specialisation(choose, bound.key, arms, real, frozenset(flags), horizon), index=index)
     head = bound.parameters
-    parameters = (head.p, head.q, c, float(arms.sigma), alpha, mean, prior_precision, noise, offset)
-    return Plan(spec, parameters, mean, root, preference, cost, head)
+    parameters = (head.p, head.q, bonus.value, float(arms.sigma), alpha, mean, prior_precision, noise, offset.value)
+    return Plan(spec, parameters, mean, root, preference, cost, head, bonus, offset)
 
 
 def _bound(head: Any, horizon: int) -> BoundHead:

@@ -12,7 +12,8 @@ specialisation from it. The rules of that small language, all of it Python:
 
 In them `v` is the first of the thirty-two lanes within the block, `chance` and `luck` are the 24-bit words of
 the action and the reward uniform, `p` and `q` the parameters of the head or policy (those of the step, from
-`scheduled`, where they change with it), and `bonus` is c sqrt(2 ln N).
+`scheduled`, where they change with it), and `bonus` is c sqrt(2 ln N), whose c may
+change too, as may `offset`.
 """
 
 # The upper-case names and the buffers are those of the generated module.
@@ -178,7 +179,12 @@ def play(
             at_checkpoint = block_due < checkpoints.size and t + 1 == checkpoints[block_due]
             if at_checkpoint:
                 optimal_plays(count, gap, snapshot)
-            bonus = c * math.sqrt(2.0 * math.log(max(t, 1)))
+            if WIDENS:
+                bonus = scheduled[2, t - begin] * math.sqrt(2.0 * math.log(max(t, 1)))
+            else:
+                bonus = c * math.sqrt(2.0 * math.log(max(t, 1)))
+            if MOVES:
+                offset = scheduled[3, t - begin]
             if SCHEDULED:
                 p, q = scheduled[0, t - begin], scheduled[1, t - begin]
             for v in range(0, B, WIDTH):

@@ -294,6 +294,8 @@ class Run:
         steps = torch.arange(start, stop if plan.variant.width else start + 1, dtype=torch.float64, device=self.device)
         if plan.width == "bonus":
             steps = steps.clamp_(min=1.0).log_().mul_(2.0).sqrt_().mul_(plan.c)
+            if plan.changing is not None:
+                steps *= torch.as_tensor(plan.changing.steps(start + 1, stop), device=self.device)
         elif plan.widths is not None:
             numbers = plan.widths(np.arange(start, start + len(steps), dtype=np.float64))
             steps = torch.as_tensor(numbers, dtype=torch.float64, device=self.device)

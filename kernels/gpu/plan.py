@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stau_rl.kernels.contract import ArmTable, EngineError, noise_precision
-from stau_rl.kernels.float32 import CENTRED, EXTREME, Float32Error, misfit, require_float32, score_range
+from stau_rl.kernels.float32 import CENTRED, EXTREME, SHIFT_FREE, Float32Error, misfit, require_float32, score_range
 from stau_rl.kernels.gpu.bind import BoundHead, Scores, bind_head
 from stau_rl.kernels.gpu.variant import Variant, layout, tally_bits
-from stau_rl.kernels.head_parameters import compiled_index
+from stau_rl.kernels.head_parameters import OfScore, compiled_index, constant
 from stau_rl.kernels.philox import MAX_ARMS
+from stau_rl.spec.schedule import Schedule
 
 MAX_HORIZON = (1 << 31) - 1
 # Arms per thread; beyond it instances are spread over several threads. Measured on an H200 with s_tau, G arm-steps/s at
@@ -40,6 +41,7 @@ class Plan:
         width: what the table of a number per step holds: `none`, `bonus` (times c), `past` (1 / (t + 1)),
             `before` (1 / t) or `index` (what `widths` makes of the numbers of steps).
         c: factor of the bonus, in the unit of y, or a gradient bandit's step size.
+        changing: what the factor of the bonus is multiplied by at each step; None for 1.
         p, q: parameters of head or rule.
         unit: factor from a score to y.
         offset: taken off y.
@@ -55,6 +57,7 @@ class Plan:
     head: BoundHead | None = None
     width: str = "none"
     c: float = 0.0
+    changing: Schedule | None = None
     p: float = 0.0
     q: float = 0.0
     unit: float = 1.0
@@ -107,7 +110,7 @@ def _plan(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
     if policy.name == "random":
         return Plan(variant)
     if policy.name == "eps_greedy":
-        bound = float(math.ceil(policy.eps * 2.0**24))
+        bound = float(math.ceil(constant(policy, "eps", policy.eps, "triton") * 2.0**24))
         return Plan(replace(variant, choose="explore", cached=True, double=True), "exact", p=bound)
     if policy.name == "thompson":
         if arms.binary:
@@ -136,15 +139,19 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         return Plan(variant, "exact", index.function, width="index", q=index.q, widths=index.widths)
     if score not in SCORES:
         raise _unsupported("score", score, SCORES)
-    c = float(getattr(policy.score, "c", 0.0))
+    bonus = OfScore.named(policy.score, "c")
+    c = bonus.value if bonus.schedule is None else 1.0
     width = "none" if score == "mean" else "bonus"
     variant = replace(variant, forced=score != "mean", width=score != "mean", cached=True)
     kind = "mean" if score == "mean" else "ucb"
     if policy.head.name == "argmax":
         # Centring and an offset move all scores of a row alike, so the largest stays the largest.
-        return Plan(replace(variant, choose="best", double=True), "exact", kind, None, width, c)
-    low, high = score_range(arms, score, c, horizon)
-    offset = float(getattr(policy.score, "offset", 0.0))
+        return Plan(replace(variant, choose="best", double=True), "exact", kind, None, width, c, bonus.schedule)
+    low, high = score_range(arms, score, bonus.largest(horizon), horizon)
+    given = getattr(policy.score, "offset", 0.0)
+    # A head that sees differences alone has no use for it.
+    idle = policy.head.name in SHIFT_FREE and isinstance(given, Schedule)
+    offset = 0.0 if idle else constant(policy, "offset", given, "triton")
     why = misfit(policy, arms, horizon)
     head = bind_head(policy.head, Scores(low, high, score in CENTRED, offset), horizon, why)
     centred = score in CENTRED and head.shifts
@@ -161,7 +168,7 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         variant = replace(_with_head(variant, head), choose="weight", centred=centred, moved=moved, double=True)
         p, q = head.parameters.p, head.parameters.q
         exact = arms.kind == "gaussian"
-        return Plan(variant, "exact", kind, head, width, c, p, q, offset=-offset, exact_rewards=exact)
+        return Plan(variant, "exact", kind, head, width, c, bonus.schedule, p, q, offset=-offset, exact_rewards=exact)
     variant = replace(_with_head(variant, head), choose="weight", centred=centred, moved=centred and offset != 0.0)
     # What is taken off every mean moves uncentred scores; the kernel takes it off the centre of the others.
     offset = head.middle - (offset * head.unit if head.shifts else 0.0)
@@ -172,6 +179,7 @@ def _pipe(variant: Variant, policy: Any, arms: ArmTable, horizon: int) -> Plan:
         head,
         width,
         c=c * head.unit,
+        changing=bonus.schedule,
         p=head.parameters.p * head.units[0],
         q=head.parameters.q * head.units[1],
         unit=head.unit,

@@ -134,7 +134,7 @@ def _score_distances(policy: Policy, state: State, draws: Draws, one: Tensor, ot
     elif isinstance(policy, BoltzmannGumbel):
         scores = policy.perturbed_means(state, draws)
     elif isinstance(policy, Pipe):
-        scores = policy.score.differences(state, torch.float64)
+        scores = policy.score.at(state.step + 1).differences(state, torch.float64)
     else:
         scores = state.means(torch.float64)
     both = torch.stack([scores.gather(0, one[None])[0], scores.gather(0, other[None])[0]])
@@ -142,5 +142,5 @@ def _score_distances(policy: Policy, state: State, draws: Draws, one: Tensor, ot
     distances = (best - both.amin(0)) / torch.maximum(best.abs(), both.abs().amax(0)).clamp(min=1e-300)
     if isinstance(policy, EpsGreedy):
         # Whether to explore, and which arm, are comparisons of whole numbers, exact on every engine.
-        distances = torch.where(draws.action(state.step) < policy.eps, torch.inf, distances)
+        distances = torch.where(draws.action(state.step) < policy.eps_at(state.step + 1), torch.inf, distances)
     return distances

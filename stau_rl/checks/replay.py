@@ -58,7 +58,12 @@ def replay(policy: Policy, table: ArmTable, seed: int, instance: int, block: Blo
         ValueError: the policy is of another kind, or the block holds no history of one instance.
     """
     policy = policy.lowered()
-    if not isinstance(policy, Pipe) or isinstance(policy.head, Argmax) or policy.head.schedules:
+    if (
+        not isinstance(policy, Pipe)
+        or isinstance(policy.head, Argmax)
+        or policy.head.schedules
+        or policy.score.schedules
+    ):
         raise ValueError(f"only fixed heads that draw from the weights of scores can be replayed, got {policy}")
     if block.actions is None or block.actions.shape[1] != 1:
         raise ValueError("the block must hold the history of one instance; play it with record=True")
@@ -119,9 +124,9 @@ def _scores(score: Score, counts: Tensor, sums: Tensor, steps: Tensor) -> Tensor
         return means
     if not isinstance(score, Ucb):
         raise ValueError(f"scores {score} cannot be replayed; known: mean, ucb, centred_ucb, reward_centred_ucb")
-    values = means + score.c * (2.0 * steps.double().clamp(min=1.0).log() / counts.clamp(min=1)).sqrt()
+    values = means + score.fixed(score.c) * (2.0 * steps.double().clamp(min=1.0).log() / counts.clamp(min=1)).sqrt()
     if isinstance(score, CentredUcb):
         values = values - values.mean(0)
     if isinstance(score, RewardCentredUcb):
         values = values - sums.sum(0) / steps.clamp(min=1)
-    return values + score.offset
+    return values + score.fixed(score.offset)

@@ -89,5 +89,18 @@ RepeatedCounts = Annotated[tuple[Count, ...], REPEATED]
 """Counts, the option repeated for each."""
 Paths = Annotated[tuple[Path, ...], REPEATED]
 """Files, the option repeated for each."""
+FIGURES = ("png", "svg", "pdf")
+"""What a figure is written as."""
 PositionalPath = Annotated[Path, POSITIONAL]
 """A file, without the option's name before it."""
+
+
+def check_figures(kinds: tuple[str, ...]) -> None:
+    """Refuse a --figure that is none of `FIGURES`.
+
+    Raises:
+        ValueError: naming it and what there is.
+    """
+    for kind in kinds:
+        if kind not in FIGURES:
+            raise ValueError(f"--figure must be one of {', '.join(FIGURES)}, got {kind!r}")

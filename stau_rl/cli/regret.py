@@ -7,13 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stau_rl.cli.options import Counts, OptionalCount, OptionalPath, OptionalSeed, OptionalText, Paths, Texts
+from stau_rl.cli.options import (
+    Counts,
+    OptionalCount,
+    OptionalPath,
+    OptionalSeed,
+    OptionalText,
+    Paths,
+    Texts,
+    check_figures,
+)
 
 if TYPE_CHECKING:
     from stau_rl.envs.arms import Arms
     from stau_rl.regret.result import RegretResult
-
-FIGURES = ("png", "svg", "pdf")
 
 
 HEADLINE_POLICIES = (
@@ -118,9 +125,7 @@ class Regret:
         published = None if self.problem is None else problem(self.problem)
         if self.resume and self.out is None:
             raise ValueError("--resume needs --out DIR, the directory of the run to continue")
-        for kind in self.figure:
-            if kind not in FIGURES:
-                raise ValueError(f"--figure must be one of {', '.join(FIGURES)}, got {kind!r}")
+        check_figures(self.figure)
         kept = kept_arguments(self.out) if self.resume and self.out is not None and published is None else {}
         usual = published or Usual()
         policies = list(self.policy or kept.get("policies", usual.policies))

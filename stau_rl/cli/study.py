@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from stau_rl.cli.options import Count, OptionalPath, Paths, Texts
+from stau_rl.cli.options import Count, OptionalPath, Paths, Texts, check_figures
 from stau_rl.cli.resumable import Resumable
 
 
@@ -34,6 +34,9 @@ class Study(Resumable):
     """The study's seed, in [0, 2^62); tuning draws from another one, derived from it."""
     size: Literal["small", "full"] = "small"
     """Points of the grids and work per policy."""
+    grid: Texts = ()
+    """Values of {x}, or of the head's sharpness, to try, such as 0.1,0.3,1,3; "2=0.1,1" is for the second family
+    alone, whose text may stand for its number; repeat it. Default: log-spaced slopes, as many for all."""
     sweep: Texts = ()
     """An axis to sweep: c, k, horizon, offset, scale, centring, or none; repeat it. Default: all that apply."""
     engine: str = "auto"
@@ -46,6 +49,8 @@ class Study(Resumable):
     """Folder of the study. Default: runs/study-DATE-TIME."""
     resume: bool = False
     """Keep the settings that --out holds already and play the rest; its base settings must be these."""
+    figure: Texts = ()
+    """Also write the figure as svg or pdf into the folder; repeat it."""
     explain: bool = False
     """Say what the columns mean, as on a terminal the first time."""
 
@@ -54,6 +59,7 @@ class Study(Resumable):
     def run(self) -> None:
         """Play the study, print the table and say where the files are."""
         from stau_rl.plugin.load import load_plugins
+        from stau_rl.study.grids import read_grids
         from stau_rl.study.plan import plan_study
         from stau_rl.study.play import ARMS, FAMILIES, play_settings
         from stau_rl.study.report import TABLE_WIDTH, render
@@ -63,6 +69,7 @@ class Study(Resumable):
         from stau_rl.terminal.progress import nothing_yet, progress_bar
 
         self.check_resume()
+        check_figures(self.figure)
         if "none" in self.sweep and set(self.sweep) != {"none"}:
             others = ", ".join(name for name in self.sweep if name != "none")
             raise ValueError(
@@ -72,18 +79,29 @@ class Study(Resumable):
         started = time.perf_counter()
         sweeps = tuple(name for name in self.sweep if name != "none") if self.sweep else None
         plan = plan_study(
-            self.family or FAMILIES, self.arms or ARMS, self.horizon, self.instances, self.seed, self.size, sweeps
+            self.family or FAMILIES,
+            self.arms or ARMS,
+            self.horizon,
+            self.instances,
+            self.seed,
+            self.size,
+            sweeps,
+            read_grids(self.grid),
         )
         settings = plan.settings
         out = self.out or Path("runs") / time.strftime("study-%Y%m%d-%H%M%S")
         with progress_bar(len(settings), nothing_yet(self.out, self.resume)) as report:
             rows = play_settings(settings, out, self.resume, report, self.engine, self.device)
         result = StudyResult(rows, tuple(plan.notes))
+        figure = out / "curves.png"
+        if figure.exists():
+            result.save_figure(*(out / f"curves.{kind}" for kind in self.figure))
         console = wide_console(TABLE_WIDTH)
         console.print(render(result.table(), to_explain("study", self.explain)))
         for note in result.notes:
             console.print(f"Left out: {note}.", highlight=False, markup=False, soft_wrap=True)
         took = time.perf_counter() - started
         played = f"{len(settings)} setting{'s' if len(settings) > 1 else ''}"
-        line = f"{played} in {took:.0f} s. All rows: {out / 'study.csv'}, curves: {out / 'curves.png'}"
+        curves = f"curves: {figure}" if figure.exists() else "no curves, as nothing was tuned"
+        line = f"{played} in {took:.0f} s. All rows: {out / 'study.csv'}, {curves}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)

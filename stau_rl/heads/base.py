@@ -1,13 +1,13 @@
 """What a head is: scores in, weights out."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from stau_rl.heads.normalise import check_scores, normalise_log, power_log, prepare, scaled_log
-from stau_rl.heads.parameter import Range
+from stau_rl.heads.parameter import Range, Scheduled
 from stau_rl.spec.grammar import format_spec
 from stau_rl.spec.schedule import Schedule
 
@@ -15,7 +15,7 @@ MASS = {"simplex": "1", "sub": "at most 1", "free": "any"}
 """What the weights of a row sum to, in words, by `Head.mass_kind`."""
 
 
-class Head:
+class Head(Scheduled):
     """A decision rule w = f(s) / sum f(s), as a frozen dataclass with a `name`.
 
     A subclass holds its parameters as fields, made by `stau_rl.heads.parameter`, and defines `log_f`, or
@@ -49,34 +49,7 @@ class Head:
 
     def __post_init__(self) -> None:
         """Check the parameters; schedules at a few steps."""
-        for name, limits in self._ranges().items():
-            limits.check(self.name, name, getattr(self, name))
-
-    @property
-    def schedules(self) -> dict[str, Schedule]:
-        """The parameters that change with t, by name; empty for most heads."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}  # type: ignore[attr-defined]
-        return {name: value for name, value in values.items() if isinstance(value, Schedule)}
-
-    def at(self, t: int) -> Self:
-        """The head of step t = 1, 2, ..., with numbers for schedules; itself if it has none.
-
-        Raises:
-            ValueError: t < 1, or a parameter is not legal at this step.
-        """
-        schedules = self.schedules
-        if not schedules:
-            return self
-        if t < 1:
-            raise ValueError(f"steps are counted from t = 1, got {t!r}")
-        numbers: dict[str, Any] = {name: schedule.at(t) for name, schedule in schedules.items()}
-        return replace(self, **numbers)  # type: ignore[type-var]
-
-    def check_steps(self, horizon: int) -> None:
-        """Raise a ValueError unless every schedule is legal at t = 1, ..., horizon; it names the first bad step."""
-        limits = self._ranges()
-        for name, schedule in self.schedules.items():
-            limits.get(name, Range()).check_steps(self.name, name, schedule, horizon)
+        self._check_ranges()
 
     def bind(self, **tensors: Tensor) -> Self:
         """This head with tensors in place of some parameters, so that gradients reach them.
@@ -104,10 +77,6 @@ class Head:
         if isinstance(value, Schedule):
             raise ValueError(f"{self} changes with t; head.at(t) is the head of step t")
         return value
-
-    def _ranges(self) -> dict[str, Range]:
-        members = fields(self)  # type: ignore[arg-type]
-        return {member.name: member.metadata["range"] for member in members if "range" in member.metadata}
 
     def log_f(self, scores: Tensor) -> Tensor:
         """Log of the non-negative map, elementwise, on float32 or float64 scores of any shape.

@@ -1,7 +1,7 @@
-"""Parameters of heads: numbers or schedules, with the range in which they are legal."""
+"""Parameters of heads, scores and policies: numbers or schedules, with the range in which they are legal."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,7 @@ class Range:
         """Raise a ValueError that names the parameter, the first bad step and the value there, if there is one.
 
         Args:
-            owner: the head's name.
+            owner: the name of what has the parameter.
             name: the parameter's name.
             schedule: its schedule.
             horizon: the last step.
@@ -94,7 +94,7 @@ def parameter(
     below: float | None = None,
     show: bool = True,
 ) -> Any:
-    """A numeric parameter of a head, as a dataclass field; a value may also be a `Schedule`.
+    """A numeric parameter of a head, a score or a policy, as a dataclass field; a value may also be a `Schedule`.
 
     Args:
         default: the value it has if none is given.
@@ -105,3 +105,46 @@ def parameter(
         show: write it into the head's text even where it has its default.
     """
     return field(default=default, metadata={"range": Range(low, above, high, below), "show": show})
+
+
+class Scheduled:
+    """What has a `name` and, as fields made by `parameter`, numbers that may change with the step."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @property
+    def schedules(self) -> dict[str, Schedule]:
+        """The parameters that change with t, by name; empty for most."""
+        # Classes of a user's own need not be dataclasses.
+        values = {name: getattr(self, name) for name in getattr(self, "__dataclass_fields__", ())}
+        return {name: value for name, value in values.items() if isinstance(value, Schedule)}
+
+    def at(self, t: int) -> Self:
+        """The same at step t = 1, 2, ..., with numbers for schedules; itself if it has none.
+
+        Raises:
+            ValueError: t < 1, or a parameter is not legal at this step.
+        """
+        schedules = self.schedules
+        if not schedules:
+            return self
+        if t < 1:
+            raise ValueError(f"steps are counted from t = 1, got {t!r}")
+        numbers: dict[str, Any] = {name: schedule.at(t) for name, schedule in schedules.items()}
+        return replace(self, **numbers)  # type: ignore[type-var]
+
+    def check_steps(self, horizon: int) -> None:
+        """Raise a ValueError unless every schedule is legal at t = 1, ..., horizon; it names the first bad step."""
+        limits = self._ranges()
+        for name, schedule in self.schedules.items():
+            limits.get(name, Range()).check_steps(self.name, name, schedule, horizon)
+
+    def _check_ranges(self) -> None:
+        """Raise a ValueError that names a parameter unless all are legal; schedules at the first step."""
+        for name, limits in self._ranges().items():
+            limits.check(self.name, name, getattr(self, name))
+
+    def _ranges(self) -> dict[str, Range]:
+        members = fields(self)  # type: ignore[arg-type]
+        return {member.name: member.metadata["range"] for member in members if "range" in member.metadata}

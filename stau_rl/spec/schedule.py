@@ -93,6 +93,10 @@ class Schedule:
         """The value at one step."""
         return float(_block(self, t // BLOCK)[t % BLOCK])
 
+    def times(self, factor: float) -> "Schedule":
+        """This schedule multiplied by a finite number >= 0."""
+        return Schedule(("*", float(factor), self.tree))
+
     def __str__(self) -> str:
         """Text that parses back to this schedule."""
         return _write(self.tree)

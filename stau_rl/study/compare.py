@@ -78,8 +78,7 @@ class _Comparison:
     def __init__(self, setting: Setting, tick: Tick | None, engine: str, device: str) -> None:
         self.setting, self.tick, self.engine, self.device = setting, tick, engine, device
         self.families = [Family(text) for text in setting.families]
-        tuning = setting.budget * setting.tuning_instances + sum(n * members for members, n in setting.rounds)
-        self.work = sum(family.tunable for family in self.families) * tuning
+        self.work = sum(setting.tuning_work(family.text) for family in self.families if family.tunable)
         self.work += ((6 + setting.finalists) * len(self.families) + len(setting.references)) * setting.instances
         self.done = 0
         self.engines: dict[Policy, str] = {}

@@ -9,7 +9,8 @@ Three kinds of text name a family:
 """
 
 import ast
-from dataclasses import dataclass, field, fields, replace
+import math
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from stau_rl.agents.bandit import SCORES, Policy, parse_policy
 from stau_rl.heads import Head
 from stau_rl.heads.base import PowerHead
 from stau_rl.spec.grammar import SpecError
+from stau_rl.spec.schedule import Schedule
 
 PLACEHOLDER = "{x}"
 # A number that no text holds by chance, to find {x} again in a printed policy.
 SENTINEL = 1.2345678987654321
+# Numbers put in the place of {x} to see what it is; some are not legal everywhere.
+PROBES = (1.0, 2.0, 0.5, 3.0, 0.25)
 # Digits kept of a parameter in a policy's text, so that tables stay readable.
 DIGITS = 6
 
@@ -74,13 +78,37 @@ class Family:
 
     @property
     def shown(self) -> str:
-        """What stands after the score, or the whole text where there is no score."""
-        return self.text.split("|", 1)[-1].strip()
+        """What stands after the score, or the whole text where there is no score or {x} is in it."""
+        score, _, rest = self.text.partition("|")
+        return self.text.strip() if not rest or PLACEHOLDER in score else rest.strip()
 
     @property
     def name(self) -> str:
-        """The head's name, or the policy's."""
-        return self.shown.split("(", 1)[0].strip()
+        """The head's name, or the policy's; all that is `shown` where something else than a slope is tuned."""
+        return self.shown if self.parameter else self.shown.split("(", 1)[0].strip()
+
+    @property
+    def parameter(self) -> str:
+        """What is tuned where it is not the slope of a head: the argument that {x} stands for, or `x` in an expression.
+
+        Empty for a family that is tuned over slopes, or not at all.
+        """
+        if not self.templated:
+            return ""
+        made: dict[Policy, float] = {}
+        for value in PROBES:
+            try:
+                made[self.with_value(value)] = value
+            except ValueError:
+                continue
+        (one, x), (other, y) = [*made.items(), *made.items()][:2]
+        changed = _changed(one, other)
+        if len(changed) != 1 or not all(isinstance(value, (int, float)) for value in changed[0][1:]):
+            return "x"
+        path, a, b = changed[0]
+        if one.head is not None and path == ("head", one.head.sharpness) and math.isclose(a * y, b * x):
+            return ""
+        return path[-1] if (a, b) == (x, y) else "x"
 
     @property
     def head(self) -> Head | None:
@@ -106,14 +134,30 @@ class Family:
         Raises:
             ValueError: the family has nothing to tune, or its parameter cannot take the value.
         """
+        return self.with_value(float(f"{slope / self._unit():.{DIGITS}g}"))
+
+    def with_value(self, value: float) -> Policy:
+        """The member of this parameter: the number that stands for {x}, or the sharpness of the head.
+
+        Raises:
+            ValueError: the family has nothing to tune, or its parameter cannot take the value.
+        """
         if not self.tunable:
             raise ValueError(f"{self.text!r} has no parameter to tune")
-        value = float(f"{slope / self._unit():.{DIGITS}g}")
         if self.templated:
-            return self._with(repr(value))
+            # A sign binds less tightly than what may stand before or behind {x}.
+            return self._with(repr(value) if value >= 0 else f"({value!r})")
         raw: Any = self.raw
         made: Policy = replace(raw, head=replace(raw.head, **{raw.head.sharpness: value}))
         return made
+
+    def slope_of(self, value: float) -> float:
+        """The slope by which `member` addresses the member of a parameter."""
+        return value * self._unit()
+
+    def value_of(self, slope: float) -> float:
+        """The parameter of the member that `member` addresses by a slope."""
+        return float(f"{slope / self._unit():.{DIGITS}g}")
 
     def slope(self, policy: Policy) -> float:
         """Slope of a member's head as in `member`, its parameter where there is no slope; nan if it has neither."""
@@ -154,10 +198,22 @@ class Family:
         return high
 
 
+def _changed(one: Any, other: Any, path: tuple[str, ...] = ()) -> list[tuple[Any, Any, Any]]:
+    """The arguments in which two specs differ: path, value and other value."""
+    if one == other:
+        return []
+    if type(one) is not type(other) or not is_dataclass(one) or isinstance(one, Schedule):
+        return [(path, one, other)]
+    names = [argument.name for argument in fields(one)]
+    return [found for name in names for found in _changed(getattr(one, name), getattr(other, name), (*path, name))]
+
+
 def _local_slope(head: Head, policy: Policy) -> float:
-    """d log f / ds at the offset of the policy's scores, about which centred scores lie; 0 where there is none."""
+    """d log f / ds at the offset of the policy's scores, about which centred scores lie; 0 where there is not one."""
     # Not every score has one.
-    offset = float(getattr(policy.score, "offset", 0.0))
+    offset = getattr(policy.score, "offset", 0.0)
+    if isinstance(offset, Schedule):
+        return 0.0
     # A power of |s| has a slope on the positive side, the only one where it prefers larger scores.
     if not (head.smooth_at_zero or (isinstance(head, PowerHead) and offset > 0.0)):
         return 0.0
@@ -177,6 +233,8 @@ def change_score(text: str, **changes: Any) -> str:
     score_text, bar, head_text = text.partition("|")
     if not bar:
         raise SpecError(f"{text!r} has no score to change; it should read score | head")
+    if PLACEHOLDER in score_text:
+        raise SpecError(f"{{x}} stands in the score of {text}, which a sweep cannot change")
     score: Any = SCORES.parse(score_text)
     name = changes.pop("name", score.name)
     if name != score.name:

@@ -5,7 +5,7 @@
 | `settings/*.csv` | the rows of one setting each; the name carries a digest of everything that decides them |
 | `study.json` | the base settings and the engine, which a study that goes on must share |
 | `study.csv` | all rows, in the order of the plan, with Holm-adjusted p-values |
-| `curves.png` | regret over the slope in every setting, with bands, and the reference policies as lines |
+| `curves.png` | regret over the slope in every setting, with bands, references as lines; `.svg`, `.pdf` if asked for |
 | `timing.json` | seconds of each setting: the only file that differs between two runs of one study |
 
 Every file is written whole or not at all.
@@ -46,7 +46,7 @@ class StudyFolder(FinishedFolder):
     """
 
     made_for, holds, pieces = "a study", "a study", SETTINGS
-    tables = (TABLE, FIGURE)
+    tables = (TABLE, FIGURE, "curves.svg", "curves.pdf")
 
     def __init__(
         self, path: str | Path, settings: Sequence[Setting], engine: str = "auto", resume: bool = False

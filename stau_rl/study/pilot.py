@@ -112,5 +112,5 @@ def _block_scores(
             total=torch.from_numpy(sums.reshape(table.arms, instances).sum(0)),
             step=done,
         )
-        scores.append(pipe.score.values(state, torch.float64))
+        scores.append(pipe.score.at(done + 1).values(state, torch.float64))
     return torch.stack(scores, dim=1)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stau_rl.agents.bandit import BoltzmannGumbel, EpsGreedy, Greedy, Index, Pipe, Random, Thompson, Ucb, Ucb1
 from stau_rl.envs.arms import Arms, BernoulliArms, GaussianArms, parse_arms
-from stau_rl.heads import Argmax
 from stau_rl.kernels.purposes import purpose_seed
 from stau_rl.plugin.plugin_head import plugin_hashes
 from stau_rl.spec.grammar import SpecError
 from stau_rl.study.family import Family, change_score
+from stau_rl.study.grids import Grid, set_grids
 from stau_rl.study.pilot import POINTS
+from stau_rl.study.rescale import rescale
 from stau_rl.study.setting import Setting
 
 SWEEPS = ("c", "k", "horizon", "offset", "scale", "centring")
@@ -75,6 +75,7 @@ def plan_study(
     seed: int,
     size: str = "small",
     sweeps: Sequence[str] | None = None,
+    grid: Grid | None = None,
 ) -> StudyPlan:
     """The settings of a study.
 
@@ -89,6 +90,7 @@ def plan_study(
             apply is left out, with a note: `k` needs arms whose means are drawn, `scale` Gaussian ones and families
             whose scale is known, `c`, `offset` and `centring` scores that have them; no point may make two families
             one.
+        grid: values of the parameter, as in `stau_rl.study.grids.set_grids`; None for log-spaced slopes.
 
     Raises:
         ValueError: an argument is out of range, a text does not parse, or a sweep that is named applies to none of the
@@ -129,6 +131,7 @@ def plan_study(
             fine=SIZES[size].fine,
             references=REFERENCES,
             content=_content(texts, parse_arms(text)),
+            grids=set_grids(grid, texts, horizon),
         )
         points = [base]
         for sweep in dict.fromkeys(sweeps):
@@ -198,23 +201,6 @@ def _check_apart(setting: Setting) -> None:
         seen[same] = text
 
 
-def rescale(setting: Setting, scale: float) -> Setting:
-    """The setting with all rewards multiplied by `scale`, and with them the bonus and the range of inverse slopes."""
-    arms = parse_arms(setting.arms)
-    if setting.ranges:
-        raise SpecError("how a family's own range carries the scale of rewards is not known")
-    if not isinstance(arms, GaussianArms):
-        raise SpecError(f"only Gaussian arms can be rescaled, got {setting.arms}")
-    if arms.means is None:
-        scaled: Arms = replace(arms, loc=arms.loc * scale, scale=arms.scale * scale, sigma=arms.sigma * scale)
-    else:
-        scaled = replace(arms, means=tuple(scale * mean for mean in arms.means), sigma=arms.sigma * scale)
-    families = tuple(_rescaled(text, scale) for text in setting.families)
-    references = tuple(_rescaled(text, scale) for text in setting.references)
-    low, high = setting.low / max(scale, 1.0), setting.high / min(scale, 1.0)
-    return replace(setting, arms=str(scaled), families=families, references=references, low=low, high=high)
-
-
 def fit_budget(setting: Setting, size: Size) -> Setting:
     """The setting with its instances cut so that a policy costs no more than the size allows."""
     cost = parse_arms(setting.arms).size * setting.horizon
@@ -247,31 +233,6 @@ def _with_arms(setting: Setting, k: float) -> Setting:
     if not isinstance(arms, (BernoulliArms, GaussianArms)) or arms.k is None:
         raise SpecError(f"only arms whose means are drawn come in other numbers, got {setting.arms}")
     return replace(setting, arms=str(replace(arms, k=int(k))))
-
-
-def _rescaled(text: str, scale: float) -> str:
-    """The family that plays rewards times `scale` as this one plays rewards: its bonus carries the scale.
-
-    A head keeps its parameter, which is what the sweep is about.
-    """
-    family = Family(text).raw
-    if isinstance(family, Pipe) and isinstance(family.score, Index):
-        score = str(family.score.scaled(scale))
-        return f"{score} | {text.partition('|')[2].strip()}" if "|" in text else score
-    if "|" in text:
-        bonus = float(getattr(Family(text).raw.score, "c", 0.0))
-        return change_score(text, c=bonus * scale) if bonus else text
-    policy = family
-    if isinstance(policy, Ucb1):
-        return str(Pipe(Ucb(c=float(f"{scale:g}")), Argmax()))
-    if isinstance(policy, (Random, Greedy, EpsGreedy)):
-        return text
-    if isinstance(policy, BoltzmannGumbel):
-        return str(replace(policy, c=policy.c * scale))
-    if isinstance(policy, Thompson):
-        sigma = None if policy.sigma is None else policy.sigma * scale
-        return str(replace(policy, prior_mean=policy.prior_mean * scale, prior_sd=policy.prior_sd * scale, sigma=sigma))
-    raise SpecError(f"how {text} carries the scale of rewards is not known here")
 
 
 def _texts(name: str, texts: Sequence[str], empty: bool = False) -> tuple[str, ...]:

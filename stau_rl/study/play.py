@@ -12,6 +12,7 @@ from stau_rl.machine.report import Report
 from stau_rl.statistics.means import holm
 from stau_rl.study.compare import play_setting
 from stau_rl.study.folder import StudyFolder, rounded
+from stau_rl.study.grids import Grid
 from stau_rl.study.plan import plan_study
 from stau_rl.study.result import StudyResult
 from stau_rl.study.setting import Setting
@@ -33,6 +34,7 @@ def run_study(
     report: Report | None = None,
     engine: str = "auto",
     device: str = "auto",
+    grid: Grid | None = None,
 ) -> StudyResult:
     """Compare families of policies fairly.
 
@@ -55,6 +57,9 @@ def run_study(
         engine: `triton`, `numba`, `torch` or `auto`, as in `run_regret`, or several such as `triton,numba`, of which
             each policy takes the first that runs it.
         device: `cpu`, `cuda`, `cuda:N` or `auto`.
+        grid: values to try, of what stands for `{x}` or of the head's sharpness, in place of log-spaced slopes: a list
+            for all families, or a mapping from a family's text, or its number from 1, to its own list; `all` are those
+            that are not named. Grids of different size are said below the table.
 
     Returns:
         The result: `table()` has a row per comparison and setting, with the columns of `stau_rl.study.compare` and
@@ -74,7 +79,7 @@ def run_study(
         0  ucb | softmax(beta=1)         40
         1     ucb | s_tau(tau=5)         40
     """
-    plan = plan_study(families, arms, horizon, instances, seed, size, sweeps)
+    plan = plan_study(families, arms, horizon, instances, seed, size, sweeps, grid)
     return StudyResult(play_settings(plan.settings, out, resume, report, engine, device), tuple(plan.notes))
 
 

@@ -1,5 +1,6 @@
 """Sensitivity curves of a study: regret over a family's parameter, with bands that hold for a whole curve at once."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
 from stau_rl.figures.coincide import NOTE, show_coinciding
 from stau_rl.figures.grid import legend_below, panels
 from stau_rl.figures.palette import Look, looks
 from stau_rl.figures.save import save
-from stau_rl.figures.style import ground, headline, plain_log, styled
+from stau_rl.figures.style import ground, headline, plain, plain_log, styled
 from stau_rl.study.family import Family
 
 
@@ -36,7 +38,8 @@ def draw_study(rows: pd.DataFrame, sweep: str | None = None) -> Figure:
         keys |= curve_panel(panel, group[group["comparison"] == "curve"], str(group["value"].iloc[0]), styles)
         keys |= _level_lines(panel, group, styles)
     if settings:
-        headline(figure, "How much does each family lose, over its sharpness?")
+        own = any(Family(str(family)).parameter for group in settings for family in group["family"].unique())
+        headline(figure, f"How much does each family lose, over its {'parameter' if own else 'sharpness'}?")
     legend_below(figure, keys, 3, note=NOTE)
     return figure
 
@@ -48,31 +51,48 @@ def family_looks(rows: pd.DataFrame) -> dict[str, Look]:
 
 
 def curve_panel(panel: Axes, curves: pd.DataFrame, title: str, styles: dict[str, Look]) -> dict[str, Line2D]:
-    """Draw one setting's curves: mean regret over the slope, a line and a band per family.
+    """Draw one setting's curves: mean regret over slope or parameter, a line and a band per family.
 
     Returns:
         Lines for a legend, by name.
     """
     lines, keys = [], {}
-    for family, mine in curves.groupby("family", sort=False):
-        points, look = mine.sort_values("slope"), styles[str(family)]
-        label = Family(str(family)).name
-        keys[label] = look.key()
-        lines += panel.plot(points["slope"], points["regret"], marker=".", label=label, **look.line)
+    families = [Family(str(text)) for text in curves["family"].unique()]
+    smallest, signed = math.inf, False
+    for family in families:
+        mine = curves[curves["family"] == family.text]
+        points, look = mine.sort_values("slope"), styles[family.text]
+        places = points["slope"].map(family.value_of) if family.parameter else points["slope"]
+        smallest = min(smallest, float(places[places != 0].abs().min()))
+        signed = signed or bool((places <= 0).any())
+        keys[family.name] = look.key()
+        lines += panel.plot(places, points["regret"], marker=".", label=family.name, **look.line)
         # On a log scale a band that reaches 0 goes down to the frame instead of ending early.
         floor = 0.1 * float(mine["regret"].min())
         low = points["band_low"].clip(lower=floor)
-        panel.fill_between(points["slope"], low, points["band_high"], color=look.colour, alpha=0.2, linewidth=0)
-    panel.set_xscale("log")
+        panel.fill_between(places, low, points["band_high"], color=look.colour, alpha=0.2, linewidth=0)
+    if signed:
+        # Of a grid set by hand, which may hold 0 and negative numbers.
+        panel.set_xscale("symlog", linthresh=smallest)
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+    else:
+        panel.set_xscale("log")
     if (curves["regret"] > 0).all():
         panel.set_yscale("log")
         plain_log(panel, "y")
-    plain_log(panel, "x")
+    if not signed:
+        plain_log(panel, "x")
     show_coinciding(panel, lines)
-    panel.set_xlabel("slope of log-weights at the scores", fontsize="small")
+    panel.set_xlabel(_axis_label(families), fontsize="small")
     panel.set_ylabel("pseudo-regret", fontsize="small")
     panel.set_title(title, fontsize="small", wrap=True)
     return keys
+
+
+def _axis_label(families: list[Family]) -> str:
+    """What the curves of some families are drawn over: slopes, and by name what else is tuned."""
+    own = [f"{family.parameter} of {family.shown}" for family in families if family.parameter]
+    return "\n".join([*([] if len(own) == len(families) else ["slope of log-weights at the scores"]), *own])
 
 
 def _level_lines(panel: Axes, group: pd.DataFrame, styles: dict[str, Look]) -> dict[str, Line2D]:
@@ -89,6 +109,6 @@ def _level_lines(panel: Axes, group: pd.DataFrame, styles: dict[str, Look]) -> d
     return keys
 
 
-def save_study(rows: pd.DataFrame, path: Path) -> None:
-    """Write the curves of all settings as PNG or SVG; equal rows give equal bytes, whatever the user's style."""
-    save(lambda: draw_study(rows), path, dpi=120)
+def save_study(rows: pd.DataFrame, *paths: Path) -> None:
+    """Write the curves of all settings as PNG, SVG or PDF; equal rows give equal bytes, whatever the user's style."""
+    save(lambda: draw_study(rows), *paths, dpi=120)

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stau_rl.regret.report import interval, none_or_less, p_value
-from stau_rl.study.family import Family
+from stau_rl.study.family import PLACEHOLDER, Family
 from stau_rl.study.match import unmatched
 from stau_rl.study.pilot import steps_unscored
 from stau_rl.terminal.glossary import HINT
@@ -22,8 +22,9 @@ SHOWN = (("raw", "raw"), ("slope", "same slope at 0"), ("entropy", "same entropy
 def render(rows: pd.DataFrame, explain: bool = True) -> RenderableType:
     """A table per family other than the reference, for a rich console; with `explain`, what the columns mean."""
     parts: list[RenderableType] = []
-    for place in range(1, int(family_place(rows).max()) + 1):
-        parts.append(_table(rows[(family_place(rows) == place)]))
+    places = family_place(rows)
+    for place in range(1, int(places.max()) + 1):
+        parts.append(_table(rows[places == place], rows[places == 0]))
     parts.append(Text("\n".join(notes(rows, explain))))
     return Group(*parts)
 
@@ -38,21 +39,25 @@ def family_place(rows: pd.DataFrame) -> "pd.Series[int]":
     return pd.concat([place(group) for _, group in rows.groupby("setting", sort=False)]).reindex(rows.index)
 
 
-def _table(rows: pd.DataFrame) -> Table:
-    first = rows.iloc[0]
-    names = " against ".join(_names(str(first["family"]), _first_baseline(rows)))
+def _table(rows: pd.DataFrame, reference: pd.DataFrame) -> Table:
+    """The table of a family, from its rows and those of the reference."""
+    family, first = Family(str(rows["family"].iloc[0])), Family(str(reference["family"].iloc[0]))
+    names = " against ".join(_names(family.text, first.text if first.parameter else _first_baseline(rows)))
     title = f"{names}: % of regret, 95 % interval (less is better)"
+    mine, theirs = _members(rows), _members(reference)
+    if mine and theirs and mine != theirs:
+        title += f"; {mine} members tried against {theirs}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("setting", overflow="fold", min_width=16)
     for _, name in SHOWN:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("p (Holm)", justify="right", no_wrap=True)
-    table.add_column("slope", justify="right", no_wrap=True)
+    table.add_column(family.parameter or "slope", justify="right", no_wrap=True)
     for _, group in rows.groupby("setting", sort=False):
         by_kind: dict[Any, dict[Any, Any]] = {row["comparison"]: row for row in group.to_dict("records")}
         cells = [_compact(by_kind.get(kind)) for kind, _ in SHOWN]
         tuned = by_kind.get("tuned")
-        slope = f"{_slope(tuned['slope'])}{_edge(tuned['edge'])}" if tuned is not None else ""
+        slope = f"{_slope(_best(group, tuned))}{_edge(tuned['edge'])}" if tuned is not None else ""
         adjusted = p_value(tuned["p_holm"]) if tuned is not None and not pd.isna(tuned["p_holm"]) else ""
         table.add_row(str(group.iloc[0]["value"]), *cells, adjusted, slope)
     return table
@@ -76,14 +81,21 @@ def _compact(row: dict[Any, Any] | None) -> str:
 def notes(rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
     """What the table's columns mean, and what to be careful about."""
     tuned = rows[rows["comparison"] == "tuned"]
+    differ = _unequal_budgets(tuned)
+    tried = "as many members of a family as its grid has" if differ else "{} members of each family"
     meaning = (
         "Differences are paired by instance. Best parameters come from "
-        f"{int(tuned['tuning_points'].max())} members of each family on instances of another seed; the interval of "
+        f"{tried.format(int(tuned['tuning_points'].max()))} on instances of another seed; the interval of "
         "each at its best counts that other instances would have chosen otherwise, that of same entropy the error of "
         "the match. p: of each at its best, adjusted for the number of such comparisons. Slope: of the best member, "
         "or its parameter where there is no slope."
     )
     yield meaning if explain else HINT
+    if differ:
+        yield differ
+    for text in dict.fromkeys(map(str, tuned["family"])):
+        if (family := Family(text)).parameter:
+            yield f"{family.parameter}: what stands for {{x}} in the best member of {text}."
     edges = tuned[tuned["edge"].isin(["low", "high"])]
     of_reference = family_place(rows)[edges.index] == 0
     if marked := int((~of_reference).sum()):
@@ -93,6 +105,30 @@ def notes(rows: pd.DataFrame, explain: bool = True) -> Iterator[str]:
         where = ", ".join(str(value) for value in edges.loc[of_reference, "value"])
         yield f"The best member of the reference lies at an end of the grid at: {where}."
     yield from _blanks(rows)
+
+
+def _members(rows: pd.DataFrame) -> int:
+    """How many members of a family were tried in its first setting; 0 for one that is not tuned."""
+    return int(rows.loc[rows["comparison"] == "tuned", "tuning_points"].iloc[0])
+
+
+def _unequal_budgets(tuned: pd.DataFrame) -> str:
+    """A sentence on grids of different size, of the first setting that has them; empty where budgets are equal."""
+    tried = tuned[tuned["tuning_points"] > 0]
+    for _, group in tried.groupby("setting", sort=False):
+        if group["tuning_points"].nunique() > 1:
+            sizes = ", ".join(f"{row['tuning_points']} of {row['family']}" for row in _records(group))
+            return f"Budgets are not equal: members tried are {sizes}; the larger grid has more to choose from."
+    return ""
+
+
+def _best(rows: pd.DataFrame, tuned: dict[Any, Any]) -> float:
+    """Slope of the best member of a family in a setting, or its parameter where that is what was tuned."""
+    family = Family(str(tuned["family"]))
+    if not family.parameter:
+        return float(tuned["slope"])
+    mine = rows[(rows["comparison"] == "curve") & (rows["policy"] == tuned["policy"])]
+    return family.value_of(float(mine["slope"].iloc[0]))
 
 
 def _blanks(rows: pd.DataFrame) -> Iterator[str]:
@@ -156,4 +192,5 @@ def _first_baseline(rows: pd.DataFrame) -> str:
 def _names(policy: str, baseline: str) -> tuple[str, str]:
     """Two policies by their heads if they share the score, else whole."""
     (score, _, head), (other, _, first) = policy.partition("|"), baseline.partition("|")
-    return (head.strip(), first.strip()) if score == other and head and first else (policy, baseline)
+    alike = score == other and PLACEHOLDER not in score
+    return (head.strip(), first.strip()) if alike and head and first else (policy, baseline)

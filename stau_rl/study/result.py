@@ -73,6 +73,17 @@ class StudyResult(ShownAsTables):
 
         return draw_study(self.rows, sweep)
 
+    def save_figure(self, *paths: str | Path) -> None:
+        """Write the figure of the study's folder as `.png`, `.svg` or `.pdf`, each file whole or not at all.
+
+        Raises:
+            ValueError: another suffix.
+            OSError: a file cannot be written.
+        """
+        from stau_rl.study.plot import save_study
+
+        save_study(self.rows, *map(Path, paths))
+
     def save(self, directory: str | Path) -> None:
         """Write `study.csv`, and `curves.png` where something was tuned; numbers keep ten digits.
 

@@ -30,6 +30,8 @@ class Setting:
         references: policies shown beside the families, as they are.
         ranges: by the place of a family, the ends of its own grid, for a parameter that is no slope; None, or nothing
             at all, where it is from `low` to `high`.
+        grids: by the place of a family, the values of its parameter that were set by hand, ascending: its whole grid.
+            None, or nothing at all, where the grid is one of slopes.
         content: digests of what the texts stand for and do not show: code of plug-in heads, files of observations.
     """
 
@@ -50,6 +52,7 @@ class Setting:
     references: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
     ranges: tuple[tuple[float, float] | None, ...] = ()
+    grids: tuple[tuple[float, ...] | None, ...] = ()
 
     @property
     def identity(self) -> str:
@@ -61,10 +64,11 @@ class Setting:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def fields(self) -> dict[str, Any]:
-        """The attributes by name; `ranges`, which few settings have, only where there are some."""
+        """The attributes by name; `ranges` and `grids`, which few settings have, only where there are some."""
         found = asdict(self)
-        if not self.ranges:
-            del found["ranges"]
+        for name in ("ranges", "grids"):
+            if not found[name]:
+                del found[name]
         return found
 
     def reach(self, family: str) -> tuple[float, float]:
@@ -72,6 +76,16 @@ class Setting:
         place = self.families.index(family)
         own = self.ranges[place] if place < len(self.ranges) else None
         return own or (self.low, self.high)
+
+    def grid(self, family: str) -> tuple[float, ...] | None:
+        """The values of a family's parameter that were set by hand; None where there are none."""
+        place = self.families.index(family)
+        return self.grids[place] if place < len(self.grids) else None
+
+    def tries(self, family: str) -> int:
+        """Members of a family that are tried, if it can be tuned."""
+        own = self.grid(family)
+        return self.budget if own is None else len(own)
 
     @property
     def file_name(self) -> str:
@@ -81,7 +95,7 @@ class Setting:
 
     @property
     def budget(self) -> int:
-        """Policies that are tried for each family that can be tuned."""
+        """Policies that are tried for each family that can be tuned and has no grid set by hand."""
         return self.coarse + self.fine
 
     @property
@@ -93,6 +107,11 @@ class Setting:
         """
         last = max(self.instances, self.tuning_instances)
         return (3 * self.finalists, round((self.tuning_instances * last) ** 0.5)), (self.finalists, last)
+
+    def tuning_work(self, family: str) -> int:
+        """Instances that are played to tune a family, over all its members and rounds."""
+        tries = self.tries(family)
+        return tries * self.tuning_instances + sum(min(members, tries) * n for members, n in self.rounds)
 
     def columns(self) -> dict[str, Any]:
         """What every row of this setting says about it."""

@@ -1,9 +1,9 @@
 """Each family's own best parameter, on instances that no comparison is made on.
 
 Every family gets the same number of grid points, on the same instances with the same luck: first log-spaced slopes over
-the whole range, then as many points for everyone between the neighbours of the best. The best of these go on to two
-rounds of fewer members on more instances (successive halving), so that the choice rests on as many instances as the
-comparison that follows.
+the whole range, then as many points for everyone between the neighbours of the best. A grid that was set by hand is
+tried as it is, without such a second one. The best of all these go on to two rounds of fewer members on more instances
+(successive halving), so that the choice rests on as many instances as the comparison that follows.
 
 Source: Karnin, Koren, Somekh, "Almost optimal exploration in multi-armed bandits", ICML 2013 (successive halving).
 """
@@ -57,13 +57,16 @@ def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
     if not family.tunable:
         return None
     seed = purpose_seed(setting.seed, "tuning")
-    low, high = setting.reach(family.text)
-    coarse = family.grid(low, high, setting.coarse)
+    own = setting.grid(family.text)
+    if own is None:
+        slopes = family.grid(*setting.reach(family.text), setting.coarse)
+        coarse = {slope: family.member(slope) for slope in slopes}
+    else:
+        coarse = {family.slope_of(value): family.with_value(value) for value in own}
     regret: dict[float, NDArray[np.float64]] = {}
     members: dict[float, Policy] = {}
 
-    def try_out(slopes: list[float]) -> None:
-        made = {slope: family.member(slope) for slope in slopes}
+    def try_out(made: dict[float, Policy]) -> None:
         fresh = {slope: member for slope, member in made.items() if member not in members.values()}
         found = play(list(fresh.values()), setting.tuning_instances, seed)
         for slope, policy in fresh.items():
@@ -71,10 +74,11 @@ def tune(family: Family, setting: Setting, play: Play) -> Tuning | None:
 
     try_out(coarse)
     best = min(regret, key=lambda slope: float(regret[slope].mean()))
-    place = coarse.index(best)
-    below, above = coarse[max(place - 1, 0)], coarse[min(place + 1, len(coarse) - 1)]
-    if setting.fine and below < above:
-        try_out(_between(below, best, above, setting.fine))
+    ordered = list(coarse)
+    place = ordered.index(best)
+    below, above = ordered[max(place - 1, 0)], ordered[min(place + 1, len(ordered) - 1)]
+    if own is None and setting.fine and below < above:
+        try_out({slope: family.member(slope) for slope in _between(below, best, above, setting.fine)})
     slopes = sorted(regret)
     first = np.array([regret[slope] for slope in slopes])
     final = dict(regret)
