@@ -73,7 +73,7 @@ class Regret:
     """A policy, "score | head" (score: mean, ucb, centred_ucb or reward_centred_ucb; head: see stau-rl heads), a
     name such as ucb1 or thompson, or an index, which is maximised (ucb1_tuned, ucb_v, moss, moss_anytime, kl_ucb,
     kl_ucb_plus, imed, bayes_ucb); repeat it. Default: the headline's nine policies.
-    A head's parameter may be an expression of the step t = 1, 2, ...: "centred_ucb | softmax(beta=4*log(t))"."""
+    Parameters of heads, c and eps may be expressions of t = 1, 2, ...: "ucb(c=1/sqrt(t)) | softmax(beta=t)"."""
     plugin: Paths = ()
     """A Python file with heads of your own; repeat it. It is run, so name only files that you trust."""
     horizon: OptionalCount = None
