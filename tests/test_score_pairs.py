@@ -198,4 +198,4 @@ def test_the_command_compares_a_head_of_ones_own_and_pools_three_axes(
         np.testing.assert_allclose(table[name], escort[name], rtol=1e-9, err_msg=name)
     assert f"[{table.kl_low[1]:.3g}, {table.kl_high[1]:.3g}]" in printed
     main([*asked[:2], "--against", "escort"])
-    assert " all " in capsys.readouterr().out
+    assert " all: " in capsys.readouterr().out

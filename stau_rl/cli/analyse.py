@@ -128,7 +128,8 @@ def render(table: "pd.DataFrame") -> "Table":
     if "tau_low" in table:
         return _by_kind(table, title, {"tau": "tau", "kl": "KL"} | NAMES | {"mean_weight": "mean weight"})
     shown = Table(title=title, title_justify="left")
-    columns = ("layer", "head", "tau* closed (KL)", "tau* KL (KL)", "entropy", "below 1e-6", "top-10 mass", "sink rate")
+    shown.add_column("layer, head", no_wrap=True)
+    columns = ("tau* closed (KL)", "tau* KL (KL)", "entropy", "below 1e-6", "top-10 mass", "sink rate")
     for column in (*columns, "mean weight"):
         shown.add_column(column, justify="right")
     for (layer, head), rows in table.groupby(["layer", "head"], sort=False):
@@ -138,7 +139,7 @@ def render(table: "pd.DataFrame") -> "Table":
             f"{kind[name]['softmax']:.3g} -> {kind[name]['s_tau_kl']:.3g}"
             for name in ("entropy", "sparsity", "top10_mass", "sink_rate", "mean_weight")
         ]
-        shown.add_row(str(layer), str(head), *taus, *moves)
+        shown.add_row(_place(layer, head), *taus, *moves)
     return shown
 
 
@@ -153,21 +154,26 @@ def _by_kind(table: "pd.DataFrame", title: str, names: dict[str, str]) -> "Table
     from rich.text import Text
 
     shown = Table(title=title, title_justify="left")
-    for column in ("layer", "head"):
-        shown.add_column(column, justify="right")
-    shown.add_column("weights", overflow="fold", min_width=12)
+    # One column says which row it is, as a narrow terminal repeats the first.
+    shown.add_column("layer, head: weights", overflow="fold", min_width=28)
     for column in names.values():
         shown.add_column(column, justify="right")
     for _, rows in table.groupby(["layer", "head"], sort=False):
-        place = [str(rows["layer"].iloc[0]), str(rows["head"].iloc[0])]
+        place = _place(rows["layer"].iloc[0], rows["head"].iloc[0])
         for row in rows.to_dict("records"):
             # Of a matched parameter four digits will do; as text, for rich would take `[tau]` for markup.
             weights = re.sub(r"\d+\.\d{5,}", lambda found: f"{float(found[0]):.4g}", str(row["weights"]))
             note = ", as sharp" if row.get("role") == "as sharp" else ""
-            shown.add_row(*place, Text(weights + note), *(_number(row, str(name)) for name in names))
-            place = ["", ""]
+            shown.add_row(Text(f"{place}: {weights}{note}"), *(_number(row, str(name)) for name in names))
         shown.add_section()
     return shown
+
+
+def _place(layer: object, head: object) -> str:
+    """`0, 1`: a layer and a head; one word for all of them."""
+    from stau_rl.calibration.score_analysis import ALL
+
+    return ALL if head == ALL else f"{layer}, {head}"
 
 
 def _number(row: Mapping[Any, Any], name: str) -> str:

@@ -6,6 +6,9 @@ from typing import Any
 
 from stau_rl.cli.options import PositionalPath
 
+MORE = {"train": ", and takes more --steps or --seeds"}
+"""What a finished folder of a command takes, beside what it has."""
+
 
 @dataclass(frozen=True)
 class Status:
@@ -108,6 +111,7 @@ def _pieces(folder: Path) -> list[str]:
         if done:
             lines.append(f"The last: {max(done, key=lambda path: path.stat().st_mtime).name}.")
         if not running:
-            lines.append(f"stau-rl {command} --out {folder} --resume, with the options it was begun with, goes on.")
+            options = "" if command == "train" else ", with the options it was begun with,"
+            lines.append(f"stau-rl {command} --out {folder} --resume{options} goes on{MORE.get(command, '')}.")
         return lines
     raise ValueError(f"{folder} holds no work of stau-rl; name a folder that a command has filled with --out")
