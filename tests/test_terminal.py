@@ -208,6 +208,9 @@ def test_a_run_says_what_its_columns_mean_or_how_to_ask() -> None:
     assert "paired by instance" not in " ".join(hinted.split())
     assert HINT in hinted
     assert max(map(len, told.splitlines())) <= 80
+    # No column is lost, and no header is cut.
+    words = " ".join(told.split())
+    assert all(word in words for word in ("(Holm)", "baseline", "interval", "matched", "softmax", "worst"))
 
 
 def test_the_table_of_a_study_of_training_fits_a_terminal() -> None:

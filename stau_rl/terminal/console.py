@@ -20,7 +20,7 @@ class TableConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """As rich's own, with tables, alone or in groups, made to fit."""
-        parts = [part for one in objects for part in (one.renderables if isinstance(one, Group) else [one])]
+        parts = [part for one in objects for part in _flat(one)]
         if not any(isinstance(part, Table) for part in parts):
             super().print(*objects, **options)
             return
@@ -40,6 +40,11 @@ class TableConsole(Console):
             self.width = width
         if others:
             super().print(Group(*others), **options)
+
+
+def _flat(one: Any) -> list[Any]:
+    """What a group holds, groups in it included; the thing itself where it is none."""
+    return [part for inner in one.renderables for part in _flat(inner)] if isinstance(one, Group) else [one]
 
 
 def wide_console(width: int = WIDTH) -> Console:
